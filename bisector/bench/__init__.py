@@ -1,0 +1,1 @@
+"""What is measured: the C suite, its runner and the parsers."""

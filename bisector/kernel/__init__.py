@@ -1,0 +1,1 @@
+"""A commit becomes a bootable image: configure, build, store."""

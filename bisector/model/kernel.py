@@ -1,0 +1,25 @@
+"""A built kernel, as the builder hands it to the machines."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelImage:
+    """A bootable image of one commit.
+
+    `key` names it in the cache (tree, final configuration, compiler); `build_id` is vmlinux's GNU build id in hex;
+    `signature` is a digest of code and data with release and build id blanked: two commits with one signature
+    behave the same. `path` is the bzImage. `config_changes` are lines like "CONFIG_X: y -> n" against the good end.
+    """
+
+    commit: str
+    key: str
+    release: str
+    build_id: str
+    signature: str
+    path: str
+    compiler: str
+    config_digest: str
+    config_changes: tuple[str, ...]
+    duration_s: float
+    from_cache: bool

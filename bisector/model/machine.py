@@ -1,0 +1,34 @@
+"""What a lab machine says of itself, and which kernel was proven to run."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineFacts:
+    """What must not change between the boots of one session; sorted (name, value) pairs.
+
+    Names in use: cpu, microcode, governor, boost, smt, thp, mitigations, clocksource, cmdline, accelerator, clock.
+    """
+
+    pairs: tuple[tuple[str, str], ...]
+
+    def differences(self, other: "MachineFacts") -> list[str]:
+        """Sentences like "governor: performance, was powersave", one for each fact that differs."""
+        mine, theirs = dict(self.pairs), dict(other.pairs)
+        return [
+            f"{name}: {mine.get(name, 'missing')}, was {theirs.get(name, 'missing')}"
+            for name in sorted(mine.keys() | theirs.keys())
+            if mine.get(name) != theirs.get(name)
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootRecord:
+    """A boot that is proven: a new boot id, the expected release, and the built image's build id."""
+
+    boot_id: str
+    release: str
+    build_id: str
+    facts: MachineFacts
+    duration_s: float
+    artefact: str

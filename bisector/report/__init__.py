@@ -1,0 +1,1 @@
+"""Tell people: text tables, the git bisect log, JSON."""
