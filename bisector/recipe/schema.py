@@ -55,7 +55,7 @@ class EmbeddedMachine(_Part):
     cmdline: str = ""
     boot_timeout_s: PositiveFloat = 180.0
     build_beside_runs: bool | None = None
-    """Whether the builder, on the same host, may work during a run. Default: yes with `instructions`, no with `wall`."""
+    """May the builder, on the same host, work during a run? Default: yes with `instructions`, no with `wall`."""
 
 
 class SearchPart(_Part):

@@ -84,7 +84,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitVerdict:
-    """One commit, as people read it. Effects in percent of the good end's level, negative = worse, with 95 % interval."""
+    """One commit, as people read it. Effects in percent of the good end, negative = lower value; 95 % interval."""
 
     commit: int
     verdict: Verdict
