@@ -3,17 +3,41 @@
 Reports, the live view and `decide` read this state, never a machine. Commits are indexes of the session's range.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from bisector.model.answer import Answer
 from bisector.model.commit import CommitRange
-from bisector.model.events import Event
+from bisector.model.events import (
+    BatchesCalibrated,
+    Booted,
+    BootEnded,
+    BootFailed,
+    BootStarted,
+    BuilderTrouble,
+    BuildFailed,
+    BuildStarted,
+    Event,
+    KernelBuilt,
+    MachineTrouble,
+    Marked,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    SessionFinished,
+    SessionPaused,
+    SessionResumed,
+    SessionStarted,
+    Undone,
+)
 from bisector.model.kernel import KernelImage
 from bisector.model.machine import BootRecord
 from bisector.model.outcome import Outcome, Purpose, Verdict
 from bisector.model.sample import RunRecord
+
+BUILDER = "builder"
+"""The builder's name among workers and in `SessionState.troubles`."""
 
 
 class Status(StrEnum):
@@ -70,6 +94,7 @@ class Look:
     outcome: Outcome | None = None
     reason: str = ""
     artefact: str = ""
+    forgotten: bool = False
 
     @property
     def machine_s(self) -> float:
@@ -102,7 +127,148 @@ class SessionState:
     answer: Answer | None = None
     paused_s: float = 0.0
 
+    def live_look(self, machine: str) -> Look | None:
+        """The look that goes on at this machine, None if there is none."""
+        for look in reversed(self.looks):
+            if look.machine == machine:
+                return look if look.ended_at is None else None
+        return None
+
 
 def fold(entries: Iterable[Entry]) -> SessionState:
-    """The state after these entries, the first of which is `SessionStarted`. Raises ValueError if it is not."""
-    raise NotImplementedError
+    """Return the state after these entries. Raises ValueError if the first is not `SessionStarted`."""
+    lines = list(entries)
+    undone = {entry.event.seq for entry in lines if isinstance(entry.event, Undone)}
+    if not lines or not isinstance(lines[0].event, SessionStarted):
+        raise ValueError("a journal begins with session_started")
+    state = _begin(lines[0].event, lines[0].at)
+    indexes = {commit.id: index for index, commit in enumerate(state.range.commits)}
+    for entry in lines[1:]:
+        # A clock that jumped back must not make a duration negative.
+        at = max(entry.at, state.last_at)
+        if entry.seq not in undone:
+            _apply(state, entry.event, at, indexes)
+        state.last_at, state.last_seq = at, entry.seq
+    return state
+
+
+def _begin(started: SessionStarted, at: float) -> SessionState:
+    return SessionState(
+        name=started.session,
+        recipe_text=started.recipe,
+        recipe_digest=started.recipe_digest,
+        repo=started.repo,
+        range=started.range,
+        machines=started.machines,
+        seed=started.seed,
+        started_at=at,
+        last_at=at,
+        last_seq=1,
+    )
+
+
+def _apply(state: SessionState, event: Event, at: float, indexes: Mapping[str, int]) -> None:
+    match event:
+        case BuildStarted() | KernelBuilt() | BuildFailed() | BuilderTrouble():
+            _apply_build(state, event, at, indexes[event.commit])
+        case BootStarted() | Booted() | BootFailed() | RunStarted() | RunFinished() | RunFailed() | BootEnded():
+            _apply_look(state, event, at, indexes[event.commit])
+        case MachineTrouble():
+            state.troubles[event.machine] = state.troubles.get(event.machine, 0) + 1
+            look = state.live_look(event.machine)
+            if look is not None and look.number == event.boot:
+                _end_look(look, at, Outcome.MEASURED if look.runs else Outcome.INFRA, event.reason)
+        case BatchesCalibrated():
+            state.batches[event.machine] = event.batches
+        case Marked():
+            _mark(state, indexes[event.commit], event.verdict)
+        case SessionPaused():
+            state.status = Status.PAUSED
+            state.pause_reason, state.pause_resolution = event.reason, event.resolution
+            _forget_unfinished_builds(state)
+        case SessionResumed():
+            state.paused_s += at - state.last_at
+            if state.status is not Status.FINISHED:
+                state.status = Status.RUNNING
+            state.pause_reason = state.pause_resolution = ""
+            state.troubles.clear()
+            _forget_unfinished_builds(state)
+        case SessionFinished():
+            state.status, state.answer = Status.FINISHED, event.answer
+        case SessionStarted() | Undone():
+            pass
+
+
+def _apply_build(
+    state: SessionState, event: BuildStarted | KernelBuilt | BuildFailed | BuilderTrouble, at: float, commit: int
+) -> None:
+    match event:
+        case BuildStarted():
+            state.builds[commit] = Build(commit=commit, ahead=event.ahead, started_at=at)
+        case KernelBuilt():
+            build = state.builds.setdefault(commit, Build(commit=commit, ahead=False, started_at=at))
+            build.image, build.outcome, build.ended_at = event.image, Outcome.MEASURED, at
+            build.duration_s = event.image.duration_s
+            state.troubles.pop(BUILDER, None)
+        case BuildFailed():
+            build = state.builds.setdefault(commit, Build(commit=commit, ahead=False, started_at=at))
+            build.outcome, build.reason, build.artefact = event.outcome, event.reason, event.artefact
+            build.ended_at, build.duration_s = at, event.duration_s
+            state.troubles.pop(BUILDER, None)
+        case BuilderTrouble():
+            state.builds.pop(commit, None)
+            state.troubles[BUILDER] = state.troubles.get(BUILDER, 0) + 1
+
+
+def _apply_look(
+    state: SessionState,
+    event: BootStarted | Booted | BootFailed | RunStarted | RunFinished | RunFailed | BootEnded,
+    at: float,
+    commit: int,
+) -> None:
+    if isinstance(event, BootStarted):
+        look = Look(
+            number=event.boot,
+            machine=event.machine,
+            commit=commit,
+            planned_runs=event.runs,
+            purpose=event.purpose,
+            why=event.reason,
+            started_at=at,
+        )
+        state.looks.append(look)
+        return
+    look = state.looks[event.boot - 1]
+    match event:
+        case Booted():
+            look.record, look.booted_at = event.record, at
+            state.troubles.pop(event.machine, None)
+        case RunStarted():
+            look.run_started = True
+        case RunFinished():
+            look.run_started = False
+            look.runs.append(event.record)
+        case BootFailed() | RunFailed():
+            _end_look(look, at, event.outcome, event.reason)
+            look.artefact = event.artefact
+        case BootEnded():
+            _end_look(look, at, Outcome.MEASURED if look.runs else Outcome.INFRA, event.reason)
+
+
+def _end_look(look: Look, at: float, outcome: Outcome, reason: str) -> None:
+    look.ended_at, look.outcome, look.reason, look.run_started = at, outcome, reason, False
+
+
+def _mark(state: SessionState, commit: int, verdict: Verdict | None) -> None:
+    if verdict is None:
+        state.marks.pop(commit, None)
+        for look in state.looks:
+            look.forgotten = look.forgotten or look.commit == commit
+    else:
+        state.marks[commit] = verdict
+
+
+def _forget_unfinished_builds(state: SessionState) -> None:
+    # The builder looks into its cache first, so a build that ended unseen is found, not repeated.
+    for commit in [commit for commit, build in state.builds.items() if build.outcome is None]:
+        del state.builds[commit]
