@@ -1,0 +1,128 @@
+"""What the search may know of a session: its state in the search's own words. Pure.
+
+The search sees indexes, values and seconds; it never sees events, machines or recipes.
+"""
+
+from statistics import median
+
+from bisector.model.outcome import Outcome, Verdict
+from bisector.recipe.schema import Recipe
+from bisector.search.types import Boot, Costs, Evidence, Options
+from bisector.session.state import Look, SessionState
+
+FAILED_LOOKS_TO_SKIP = 2
+"""A kernel that failed to come up is tried once more before its commit is skipped: labs hiccup."""
+
+FIRST_COSTS = Costs(build_s=120.0, boot_s=30.0, run_s=10.0)
+"""Guesses until this lab has shown its own figures; only their ratios matter to the plan."""
+
+
+def options_of(recipe: Recipe, *, higher_is_better: bool) -> Options:
+    """The recipe's search part as the engine takes it."""
+    search = recipe.search
+    return Options(
+        confidence=search.confidence,
+        higher_is_better=higher_is_better,
+        find_improvement=search.find == "improvement",
+        min_effect_percent=search.smallest_effect_percent,
+        max_boots=search.max_boots,
+        budget_s=None if search.time_budget_h is None else search.time_budget_h * 3600.0,
+        audit=search.audit,
+        seed=search.seed,
+    )
+
+
+def evidence_of(state: SessionState, test: str) -> Evidence:
+    """Every ended look with at least one whole run of `test`, what is built, and what is skipped."""
+    return Evidence(
+        boots=tuple(_boot(state, look, test) for look in measured_looks(state)),
+        built=frozenset(commit for commit, build in state.builds.items() if build.image is not None),
+        skipped=frozenset(skips(state)),
+        signatures={commit: build.image.signature for commit, build in state.builds.items() if build.image is not None},
+        marked_good=_marked(state, Verdict.GOOD),
+        marked_bad=_marked(state, Verdict.BAD),
+        now_s=state.last_at - state.started_at,
+    )
+
+
+def measured_looks(state: SessionState) -> list[Look]:
+    """The looks whose numbers count, in order."""
+    return [look for look in state.looks if look.ended_at is not None and look.runs and not look.forgotten]
+
+
+def _boot(state: SessionState, look: Look, test: str) -> Boot:
+    at = look.booted_at if look.booted_at is not None else look.started_at
+    return Boot(
+        commit=look.commit,
+        values=tuple(run.value_of(test) for run in look.runs),
+        at_s=at - state.started_at,
+        purpose=look.purpose,
+        machine=state.machines.index(look.machine),
+    )
+
+
+def _marked(state: SessionState, verdict: Verdict) -> frozenset[int]:
+    return frozenset(commit for commit, said in state.marks.items() if said is verdict)
+
+
+def skips(state: SessionState) -> dict[int, tuple[Outcome | None, str]]:
+    """Commits that cannot be tested, each with the kind (None: a person said so) and the reason.
+
+    A build that failed is the commit's fault at once. A kernel that does not come up is blamed only after
+    `FAILED_LOOKS_TO_SKIP` looks at it failed and its machine has proven itself with another kernel (the control).
+    """
+    found: dict[int, tuple[Outcome | None, str]] = {
+        commit: (build.outcome, build.reason)
+        for commit, build in state.builds.items()
+        if build.outcome in (Outcome.BUILD_FAILED, Outcome.CONFIG_FAILED)
+    }
+    for commit in {look.commit for look in state.looks}:
+        failed = failed_looks(state, commit)
+        if len(failed) >= FAILED_LOOKS_TO_SKIP and control_exists(state, failed[-1]):
+            found[commit] = (failed[-1].outcome, failed[-1].reason)
+    for commit, verdict in state.marks.items():
+        if verdict is Verdict.SKIPPED:
+            found[commit] = (None, "marked as skipped")
+        else:
+            found.pop(commit, None)
+    return found
+
+
+def failed_looks(state: SessionState, commit: int) -> list[Look]:
+    """The looks at this commit that failed since it last gave numbers."""
+    failed: list[Look] = []
+    for look in state.looks:
+        if look.commit != commit or look.forgotten:
+            continue
+        if look.outcome in (Outcome.BOOT_FAILED, Outcome.CRASHED, Outcome.WRONG_KERNEL):
+            failed.append(look)
+        elif look.runs:
+            failed.clear()
+    return failed
+
+
+def control_exists(state: SessionState, failed: Look) -> bool:
+    """Has the machine of this failed look booted another commit's kernel in this session?"""
+    return any(
+        look.machine == failed.machine and look.commit != failed.commit and look.record is not None
+        for look in state.looks
+    )
+
+
+def costs_of(state: SessionState) -> Costs:
+    """Seconds of a build, a boot and a run on this lab: medians of what was seen, guesses for what was not."""
+    builds = [build.duration_s for build in state.builds.values() if build.image and not build.image.from_cache]
+    # The first build of a tree makes everything; those that the plan weighs are incremental.
+    builds = builds[1:] or builds
+    boots = [look.record.duration_s for look in state.looks if look.record is not None]
+    runs = [run.duration_s for look in state.looks for run in look.runs]
+    return Costs(
+        build_s=_median_or(builds, FIRST_COSTS.build_s),
+        boot_s=_median_or(boots, FIRST_COSTS.boot_s),
+        run_s=_median_or(runs, FIRST_COSTS.run_s),
+    )
+
+
+def _median_or(values: list[float], guess: float) -> float:
+    # A planner that divides by cost must never see zero.
+    return max(0.01, median(values)) if values else guess
