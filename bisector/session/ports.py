@@ -4,26 +4,15 @@ All calls block and are made on a worker's thread. `KernelError` means this kern
 are; anything else is a bug and stops the controller with its stack trace.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from bisector.model.events import Event
 from bisector.model.kernel import KernelImage
 from bisector.model.machine import BootRecord
+from bisector.model.progress import OnProgress as OnProgress
+from bisector.model.progress import Progress as Progress
 from bisector.model.sample import RunRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How far a long step is: `fraction` from 0 to 1, or None where nobody knows; `text` for the live view only."""
-
-    fraction: float | None
-    text: str
-
-
-OnProgress = Callable[[Progress], None]
 
 
 class Builder(Protocol):
