@@ -1,0 +1,21 @@
+"""What every room's tests share."""
+
+import os
+
+import pytest
+from hypothesis import settings
+
+# A property test on a busy machine is slow, not wrong.
+settings.register_profile("default", deadline=None, max_examples=60, derandomize=True)
+settings.load_profile("default")
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test ever touches the user's sessions, git settings or ssh settings."""
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("BISECTOR_HOME", str(home / "bisector"))
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
