@@ -1,0 +1,126 @@
+"""Launching, driving and ending a hunt: what `start`, `resume` and `demo` share."""
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from bisector import __version__
+from bisector.model.commit import CommitRange
+from bisector.model.events import SessionStarted
+from bisector.model.outcome import AnswerKind
+from bisector.recipe.load import LoadedRecipe, load_recipe
+from bisector.session.controller import Controller, StopRequest
+from bisector.session.home import Home
+from bisector.session.ports import Observer
+from bisector.session.state import SessionState, Status, fold
+
+EXIT_FOUND = 0
+EXIT_NO_SINGLE_COMMIT = 1
+EXIT_PAUSED = 3
+EXIT_INTERRUPTED = 130
+
+INTERRUPTED = "interrupted from the terminal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A hunt that can start: everything was checked, nothing was written."""
+
+    name: str
+    loaded: LoadedRecipe
+    range: CommitRange
+
+    def started(self) -> SessionStarted:
+        """The session's first event."""
+        recipe = self.loaded.recipe
+        return SessionStarted(
+            session=self.name,
+            recipe=self.loaded.text,
+            recipe_digest=self.loaded.digest,
+            repo=recipe.repo,
+            range=self.range,
+            machines=tuple(machine.name for machine in recipe.machines),
+            seed=recipe.search.seed,
+            program=f"bisector {__version__}",
+        )
+
+
+def prepare(home: Home, recipe: Path, overrides: Sequence[str], name: str | None) -> Prepared:
+    """Check everything that can be checked before anything is written.
+
+    Raises RecipeError, RevisionError, MissingPackageError or UsageError.
+    """
+    from bisector.cli.wiring import check_programs, check_tests
+    from bisector.history.repository import Repository
+
+    loaded = load_recipe(recipe, overrides=overrides)
+    chosen = name or loaded.recipe.name
+    home.free_name(chosen)
+    check_tests(loaded.recipe)
+    repository = Repository.open(Path(loaded.recipe.repo))
+    commits = repository.read_range(loaded.recipe.good, loaded.recipe.bad)
+    check_programs(loaded.recipe)
+    return Prepared(name=chosen, loaded=loaded, range=commits)
+
+
+def drive(home: Home, name: str, observer: Observer) -> tuple[SessionState, int]:
+    """Drive a session until it ends, pauses or is interrupted; return its state and the exit code.
+
+    Raises SessionLockedError if another controller drives it, and what `wire` raises.
+    """
+    from bisector.cli.wiring import wire
+
+    with home.drive(name) as journal:
+        state = fold(journal.entries)
+        if state.status is Status.FINISHED:
+            return state, exit_code(state)
+        recipe = load_recipe(state.recipe_text).recipe
+        rig = wire(home, state, recipe)
+        stop = StopRequest()
+        controller = Controller(
+            journal,
+            home.session_folder(name),
+            recipe,
+            builder=rig.builder,
+            machines=rig.machines,
+            higher_is_better=rig.higher_is_better,
+            observer=observer,
+            stop=stop,
+        )
+        with _signals_stop(stop, name):
+            state = controller.run()
+        if state.status is Status.FINISHED:
+            rig.dispose()
+    return state, exit_code(state)
+
+
+def exit_code(state: SessionState) -> int:
+    """0 = one first bad commit, 1 = ended otherwise, 3 = paused by trouble, 130 = interrupted."""
+    if state.status is Status.FINISHED and state.answer is not None:
+        return EXIT_FOUND if state.answer.kind is AnswerKind.COMMIT else EXIT_NO_SINGLE_COMMIT
+    return EXIT_INTERRUPTED if state.pause_reason.startswith(INTERRUPTED) else EXIT_PAUSED
+
+
+@contextmanager
+def _signals_stop(stop: StopRequest, name: str) -> Iterator[None]:
+    """First Ctrl-C (or SIGTERM): finish the step, pause. Second: leave at once; the journal is whole at any moment."""
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        del frame
+        if stop.reason:
+            # What we started dies with us (pdeathsig); nothing is held only in memory.
+            os.write(2, f"\nleft at once; go on: bisector resume {name}\n".encode())
+            os._exit(EXIT_INTERRUPTED)
+        stop.reason = f"{INTERRUPTED} ({signal.Signals(number).name})"
+        os.write(2, b"\npausing: the step in hand is finished first; Ctrl-C again leaves at once\n")
+
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)

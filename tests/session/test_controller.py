@@ -1,0 +1,236 @@
+"""The loop, from the first event to the answer, over fake ports and the real search and journal."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fakes import FACTS, RECIPE, FakeBuilder, FakeLab, FakeMachine, Watcher, commit_id, linear_range, session_started
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bisector.model.errors import BuilderError, MachineError
+from bisector.model.events import BootStarted, BuildStarted, Event, KernelBuilt, RunFinished, RunStarted
+from bisector.model.machine import MachineFacts
+from bisector.model.outcome import AnswerKind, Outcome
+from bisector.recipe.schema import Recipe
+from bisector.session.controller import Controller, StopRequest
+from bisector.session.evidence import skips
+from bisector.session.journal import create_journal, open_journal
+from bisector.session.ports import Machine
+from bisector.session.state import SessionState, Status
+
+
+class Killed(BaseException):
+    """Stands for `kill -9` at this point."""
+
+
+def controller(
+    folder: Path,
+    lab: FakeLab,
+    builder: FakeBuilder | None = None,
+    machine: FakeMachine | None = None,
+    recipe: Recipe = RECIPE,
+    stop: StopRequest | None = None,
+) -> Controller:
+    if not (folder / "journal.sqlite3").exists():
+        journal = create_journal(folder)
+        journal.append(session_started(lab.commits))
+    else:
+        journal = open_journal(folder, writer=True)
+    machine = machine or FakeMachine(lab)
+    machines: dict[str, Machine] = {machine.name: machine}
+    return Controller(
+        journal,
+        folder,
+        recipe,
+        builder=builder or FakeBuilder(lab),
+        machines=machines,
+        higher_is_better=True,
+        observer=Watcher(),
+        stop=stop or StopRequest(),
+    )
+
+
+def events_of(folder: Path) -> list[Event]:
+    return [entry.event for entry in open_journal(folder).entries]
+
+
+def answer_of(state: SessionState) -> tuple[AnswerKind, tuple[str, ...]]:
+    assert state.answer is not None
+    return state.answer.kind, state.answer.commits
+
+
+def test_a_hunt_names_the_planted_commit(tmp_path: Path) -> None:
+    lab = FakeLab(linear_range(40), first_bad=27)
+    state = controller(tmp_path, lab).run()
+    assert state.status is Status.FINISHED
+    assert answer_of(state) == (AnswerKind.COMMIT, (commit_id(27),))
+    assert state.answer is not None
+    assert state.answer.probability >= 0.99
+    assert len({look.commit for look in state.looks}) <= 14
+
+
+def test_commits_that_do_not_build_or_boot_are_skipped_and_the_hunt_goes_on(tmp_path: Path) -> None:
+    lab = FakeLab(linear_range(40), first_bad=27, unbuildable=frozenset({19, 20, 21}), crashing=frozenset({29, 30, 10}))
+    state = controller(tmp_path, lab).run()
+    assert answer_of(state) == (AnswerKind.COMMIT, (commit_id(27),))
+    assert {outcome for outcome, _ in skips(state).values()} <= {Outcome.BUILD_FAILED, Outcome.CRASHED}
+    assert set(skips(state)) <= {19, 20, 21, 29, 30, 10}
+
+
+def test_a_culprit_that_cannot_be_built_ends_in_a_set_that_holds_it(tmp_path: Path) -> None:
+    lab = FakeLab(linear_range(16), first_bad=7, unbuildable=frozenset({7}))
+    state = controller(tmp_path, lab).run()
+    kind, commits = answer_of(state)
+    assert kind is AnswerKind.SET
+    assert set(commits) == {commit_id(7), commit_id(8)}
+
+
+def test_ends_that_do_not_differ_are_not_searched(tmp_path: Path) -> None:
+    lab = FakeLab(linear_range(16), first_bad=None)
+    state = controller(tmp_path, lab).run()
+    assert answer_of(state)[0] is AnswerKind.NOT_REPRODUCED
+    assert {look.commit for look in state.looks} == {0, 15}
+
+
+def test_a_kernel_is_built_ahead_while_the_machine_measures(tmp_path: Path) -> None:
+    lab = FakeLab(linear_range(40), first_bad=27)
+    controller(tmp_path, lab).run()
+    assert any(isinstance(event, BuildStarted) and event.ahead for event in events_of(tmp_path))
+
+
+def test_with_builds_and_runs_on_one_host_at_odds_nothing_is_built_during_a_run(tmp_path: Path) -> None:
+    alone = RECIPE.model_copy(
+        update={"machines": (RECIPE.machines[0].model_copy(update={"build_beside_runs": False}),)}
+    )
+    lab = FakeLab(linear_range(20), first_bad=7)
+    state = controller(tmp_path, lab, recipe=alone).run()
+    assert answer_of(state) == (AnswerKind.COMMIT, (commit_id(7),))
+    going_on: str | None = None
+    for event in events_of(tmp_path):
+        if isinstance(event, BootStarted | RunStarted | BuildStarted):
+            assert going_on is None, f"{event} while {going_on} goes on"
+            going_on = event.kind
+        elif event.kind in {"booted", "boot_failed", "run_finished", "kernel_built", "build_failed"}:
+            going_on = None
+
+
+def test_a_machine_that_keeps_failing_pauses_the_session_and_judges_nobody(tmp_path: Path) -> None:
+    lab = FakeLab(linear_range(16), first_bad=7)
+    machine = FakeMachine(lab)
+    machine.trouble = [MachineError("no answer from lab-01")] * 3
+    state = controller(tmp_path, lab, machine=machine).run()
+    assert state.status is Status.PAUSED
+    assert "lab-01 failed 3 times" in state.pause_reason
+    assert skips(state) == {}
+    assert answer_of(controller(tmp_path, lab).run()) == (AnswerKind.COMMIT, (commit_id(7),))
+
+
+def test_a_hiccup_of_the_machine_is_retried(tmp_path: Path) -> None:
+    lab = FakeLab(linear_range(16), first_bad=7)
+    machine = FakeMachine(lab)
+    machine.trouble = [MachineError("no answer from lab-01")] * 2
+    assert answer_of(controller(tmp_path, lab, machine=machine).run()) == (AnswerKind.COMMIT, (commit_id(7),))
+
+
+def test_a_full_disk_on_the_builder_is_not_a_bad_commit(tmp_path: Path) -> None:
+    lab = FakeLab(linear_range(16), first_bad=7)
+    builder = FakeBuilder(lab)
+    builder.trouble = [BuilderError("No space left on device")] * 3
+    state = controller(tmp_path, lab, builder=builder).run()
+    assert state.status is Status.PAUSED
+    assert skips(state) == {}
+
+
+def test_two_kernels_that_do_not_boot_before_any_other_did_pause_the_session(tmp_path: Path) -> None:
+    lab = FakeLab(linear_range(16), first_bad=7, crashing=frozenset(range(16)))
+    state = controller(tmp_path, lab).run()
+    assert state.status is Status.PAUSED
+    assert "no other kernel has booted there yet" in state.pause_reason
+
+
+class ChangingMachine(FakeMachine):
+    """Somebody switches the governor after the third boot."""
+
+    def boot(self, *args: object, **named: object):  # type: ignore[no-untyped-def]
+        record = super().boot(*args, **named)  # type: ignore[arg-type]
+        if len(self.lab.booted) > 3:
+            return replace(record, facts=MachineFacts(pairs=(*FACTS.pairs, ("governor", "powersave"))))
+        return record
+
+
+def test_a_machine_that_changed_under_us_pauses_the_session_with_the_difference(tmp_path: Path) -> None:
+    lab = FakeLab(linear_range(16), first_bad=7)
+    state = controller(tmp_path, lab, machine=ChangingMachine(lab)).run()
+    assert state.status is Status.PAUSED
+    troubles = [event.reason for event in events_of(tmp_path) if event.kind == "machine_trouble"]
+    assert "governor: powersave, was missing" in troubles[0]
+
+
+def test_a_stop_request_pauses_after_the_step_in_hand_and_leaves_the_machine(tmp_path: Path) -> None:
+    lab = FakeLab(linear_range(40), first_bad=27)
+    stop = StopRequest()
+
+    def ask_at_the_fourth_run(what: str) -> None:
+        if what == "run" and len(lab.runs) == 3:
+            stop.reason = "interrupted from the terminal (SIGINT)"
+
+    lab.before = ask_at_the_fourth_run
+    machine = FakeMachine(lab)
+    state = controller(tmp_path, lab, machine=machine, stop=stop).run()
+    assert state.status is Status.PAUSED
+    assert machine.released == 1
+    assert len(lab.runs) == 4
+    lab.before = lambda what: None
+    assert answer_of(controller(tmp_path, lab).run()) == (AnswerKind.COMMIT, (commit_id(27),))
+
+
+def crash_before(step: int) -> Callable[[str], None]:
+    """`kill -9` in place of the n-th thing the outside is asked to do."""
+    asked = 0
+
+    def before(what: str) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == step:
+            raise Killed(what)
+
+    return before
+
+
+@settings(max_examples=25)
+@given(crashes=st.lists(st.integers(min_value=1, max_value=40), min_size=1, max_size=4))
+def test_a_crash_at_any_step_changes_neither_the_answer_nor_repeats_finished_work(
+    tmp_path_factory: pytest.TempPathFactory, crashes: list[int]
+) -> None:
+    folder = tmp_path_factory.mktemp("crashed")
+    lab = FakeLab(linear_range(24), first_bad=9, unbuildable=frozenset({11, 12}), crashing=frozenset({14}))
+    builder = FakeBuilder(lab)
+    for step in crashes:
+        lab.before = crash_before(step)
+        try:
+            controller(folder, lab, builder=FakeBuilder(lab, builder.cache)).run()
+        except Killed:
+            continue
+    lab.before = lambda what: None
+    state = controller(folder, lab, builder=FakeBuilder(lab, builder.cache)).run()
+    assert answer_of(state) == (AnswerKind.COMMIT, (commit_id(9),))
+    assert len(lab.built) == len(set(lab.built)), "a kernel was built twice"
+    events = events_of(folder)
+    finished = [event for event in events if isinstance(event, RunFinished)]
+    assert len({(event.boot, event.run) for event in finished}) == len(finished)
+    assert len(finished) == len(lab.runs), "a run was made and not counted, or counted and not made"
+    built = [event.commit for event in events if isinstance(event, KernelBuilt)]
+    assert len(built) == len(set(built))
+
+
+def test_the_same_journal_gives_the_same_hunt(tmp_path: Path) -> None:
+    looks = []
+    for attempt in ("one", "two"):
+        folder = tmp_path / attempt
+        folder.mkdir()
+        lab = FakeLab(linear_range(30), first_bad=11)
+        state = controller(folder, lab).run()
+        looks.append([(look.commit, look.planned_runs, look.purpose) for look in state.looks])
+    assert looks[0] == looks[1]
