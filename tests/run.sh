@@ -1,0 +1,29 @@
+#!/bin/sh
+# Every check of the project. `sh tests/run.sh` runs the fast ones (minutes); `sh tests/run.sh kernel` those that
+# build and boot real kernels (tens of minutes). Each gate that fails ends with its own exit code.
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+. "$root/recipes/demo/setup.sh"
+ensure_packages "python3-venv $LAB_PACKAGES $KERNEL_PACKAGES openssh-server openssh-client"
+ensure_venv "$root" "[test]"
+bin="$root/.venv/bin"
+workers=$(nproc)
+
+gate() {
+    number=$1
+    name=$2
+    shift 2
+    echo "== gate $number: $name" >&2
+    "$@" || exit "$number"
+}
+
+if [ "${1:-}" = kernel ]; then
+    gate 17 "tests on real kernels" "$bin/pytest" -m kernel --timeout 1800 -v
+    exit 0
+fi
+gate 11 "format" "$bin/ruff" format --check .
+gate 12 "lint" "$bin/ruff" check .
+gate 13 "imports" "$bin/lint-imports"
+gate 14 "types" "$bin/mypy"
+gate 15 "fast tests" "$bin/pytest" -m "not kernel" -n "$workers" -q
