@@ -1,1 +1,1 @@
-"""What is measured: the C suite, its runner and the parsers."""
+"""What is measured: the suite in C (`suite/`), how it is compiled, run on a machine, and read back."""

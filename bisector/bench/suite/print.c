@@ -1,0 +1,92 @@
+/* The lines: one JSON object each, an "env" first, the samples, an "end" last. Aggregation is done elsewhere. */
+#include "suite.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+typedef unsigned long long whole;
+
+void print_json_text(const char *text)
+{
+    putchar('"');
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+        if (*at == '"' || *at == '\\')
+            printf("\\%c", *at);
+        else if (*at < 0x20 || *at >= 0x7f)
+            printf("\\u%04x", *at); /* paths in other encodings come out byte by byte: readable, and valid JSON */
+        else
+            putchar(*at);
+    }
+    putchar('"');
+}
+
+/* First line of a file of /proc or /sys, or null: a small guest may have neither. */
+static void print_file(const char *key, const char *path)
+{
+    char line[TEXT_BYTES];
+    FILE *file = fopen(path, "r");
+    bool read = file != NULL && fgets(line, sizeof line, file) != NULL;
+    if (file != NULL)
+        fclose(file);
+    printf(",\"%s\":", key);
+    if (!read) {
+        printf("null");
+        return;
+    }
+    line[strcspn(line, "\n")] = '\0';
+    print_json_text(line);
+}
+
+void print_env(const struct options *options, bool thp_disabled, const struct clock *clock)
+{
+    struct utsname system;
+    if (uname(&system) < 0)
+        give_up(EX_UNSUPPORTED, "uname: %s", strerror(errno));
+    printf("{\"v\":1,\"type\":\"env\",\"suite\":\"%s\",\"digest\":\"%s\",\"compiler\":", SUITE_VERSION, SUITE_DIGEST);
+    print_json_text(__VERSION__);
+    printf(",\"tag\":");
+    print_json_text(options->tag);
+    printf(",\"release\":");
+    print_json_text(system.release);
+    printf(",\"version\":");
+    print_json_text(system.version);
+    printf(",\"arch\":");
+    print_json_text(system.machine);
+    print_file("boot_id", "/proc/sys/kernel/random/boot_id");
+    print_file("clocksource", "/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    print_file("thp", "/sys/kernel/mm/transparent_hugepage/enabled");
+    printf(",\"thp_disabled\":%s", thp_disabled ? "true" : "false");
+    print_file("aslr", "/proc/sys/kernel/randomize_va_space");
+    printf(",\"cpus\":%ld,\"cpu\":", sysconf(_SC_NPROCESSORS_ONLN));
+    printf(options->cpu < 0 ? "null" : "%d", options->cpu);
+    printf(",\"clock\":\"CLOCK_MONOTONIC_RAW\",\"clock_step_ns\":%llu,\"clock_read_ns\":%llu}\n",
+           (whole)clock->step_ns, (whole)clock->read_ns);
+}
+
+void print_sample(const struct test *test, uint64_t index, const struct sample *sample)
+{
+    printf("{\"v\":1,\"type\":\"sample\",\"test\":");
+    print_json_text(test->name);
+    printf(",\"sample\":%llu,\"ops\":%llu,\"warmup_ops\":%llu", (whole)index, (whole)sample->ops,
+           (whole)sample->warmup_ops);
+    printf(",\"wall_ns\":%llu,\"user_ns\":%llu,\"sys_ns\":%llu", (whole)sample->wall_ns, (whole)sample->user_ns,
+           (whole)sample->sys_ns);
+    printf(",\"minflt\":%lld,\"majflt\":%lld,\"nvcsw\":%lld,\"nivcsw\":%lld", (long long)sample->minflt,
+           (long long)sample->majflt, (long long)sample->nvcsw, (long long)sample->nivcsw);
+    printf(",\"cpu_start\":%d,\"cpu_end\":%d", sample->cpu_start, sample->cpu_end);
+    printf(",\"checks\":{\"ok\":%s,\"faults_per_op\":%.4f}}\n", sample->ok ? "true" : "false", sample->faults_per_op);
+}
+
+void print_calibration(const struct test *test, uint64_t ops, uint64_t sample_ms)
+{
+    printf("{\"v\":1,\"type\":\"calibration\",\"test\":");
+    print_json_text(test->name);
+    printf(",\"ops\":%llu,\"sample_ms\":%llu}\n", (whole)ops, (whole)sample_ms);
+}
+
+void print_end(const char *counted, uint64_t count)
+{
+    printf("{\"v\":1,\"type\":\"end\",\"%s\":%llu,\"ok\":true}\n", counted, (whole)count);
+}

@@ -1,0 +1,112 @@
+/*
+ * What the files of the suite share: the table of tests, and how a sample process reports or gives up.
+ *
+ * Rules of the house: no libc call that allocates inside a measured batch, every return value looked at, and no
+ * number ever printed for work that did not run.
+ */
+#ifndef BISECTOR_SUITE_H
+#define BISECTOR_SUITE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define SUITE_VERSION "1"
+#ifndef SUITE_DIGEST
+#define SUITE_DIGEST "unknown"
+#endif
+
+/* EX_CHECK: a test did not do its work under this kernel. EX_REFUSED: this environment does not allow the test. */
+enum { EX_DONE = 0, EX_USAGE = 2, EX_CHECK = 3, EX_REFUSED = 4, EX_UNSUPPORTED = 77 };
+
+enum { PAGE_BYTES = 4096, TEXT_BYTES = 512, PATH_BYTES = 1024 };
+
+/* What a test's own process knows. `directory` is private to this sample and empty. */
+struct work {
+    const char *directory;
+    uint64_t batches;
+    unsigned char *base;
+    char helper[PATH_BYTES];
+};
+
+/* Minor faults per operation: exactly 16/17 within 1 %, at most so many, or just reported. */
+enum fault_rule { FAULTS_REPORTED, FAULTS_WITHIN_1_PERCENT, FAULTS_AT_MOST };
+
+struct test {
+    const char *name;
+    const char *unit;
+    bool higher_is_better;
+    const char *aim;       /* the AIM9 test with the same operation */
+    const char *aim_units; /* what AIM9 calls the operations it counts */
+    uint64_t aim_factor;   /* operations that AIM9 credits for one call */
+    const char *op;        /* what one operation is, for people */
+    uint64_t grain;        /* a batch is a multiple of this */
+    enum fault_rule fault_rule;
+    double faults_per_op;
+    bool wants_directory;
+    void (*set_up)(struct work *);
+    void (*batch)(struct work *, uint64_t ops);
+};
+
+extern const struct test suite_tests[];
+extern const unsigned suite_test_count;
+
+const struct test *find_test(const char *name);
+
+void memory_set_up(struct work *work);
+void page_batch(struct work *work, uint64_t ops);
+void brk_batch(struct work *work, uint64_t ops);
+void fork_set_up(struct work *work);
+void fork_batch(struct work *work, uint64_t ops);
+void exec_set_up(struct work *work);
+void exec_batch(struct work *work, uint64_t ops);
+void creat_set_up(struct work *work);
+void creat_batch(struct work *work, uint64_t ops);
+
+struct options {
+    int cpu; /* -1: not pinned */
+    const char *directory;
+    const char *tag;
+    uint64_t ops;
+    uint64_t sample_ms;
+    uint64_t samples;
+};
+
+struct sample {
+    uint64_t ops, warmup_ops;
+    uint64_t wall_ns, user_ns, sys_ns;
+    int64_t minflt, majflt, nvcsw, nivcsw;
+    int cpu_start, cpu_end;
+    double faults_per_op;
+    bool ok;
+    char failed_check[TEXT_BYTES];
+};
+
+/* Measures one batch in a process of its own. Ends the program if the sample does not count. */
+struct sample measure(const struct test *test, uint64_t ops, const struct options *options);
+
+/* Operations for one sample of about `options->sample_ms`: a whole number of grains, at least one. */
+uint64_t calibrate(const struct test *test, const struct options *options);
+
+struct clock {
+    uint64_t step_ns, read_ns;
+};
+
+/* The smallest step seen and the cost of one reading. */
+struct clock look_at_clock(void);
+
+void print_env(const struct options *options, bool thp_disabled, const struct clock *clock);
+void print_sample(const struct test *test, uint64_t index, const struct sample *sample);
+void print_calibration(const struct test *test, uint64_t ops, uint64_t sample_ms);
+void print_end(const char *counted, uint64_t count);
+void print_tests(bool json);
+void print_json_text(const char *text);
+
+/* Ends the program, or the sample's process, with the reason on standard error and as a line of type "error". */
+_Noreturn void give_up(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void name_test_at_work(const char *name);
+void report_failures_to(int descriptor);
+
+uint64_t now_ns(void);
+
+#endif
