@@ -1,1 +1,35 @@
-"""Which commit is it, and what to measure next: pure numbers. No clock, no files, no randomness but a given seed."""
+"""Which commit is it, and what to measure next: pure numbers. No clock, no files, no randomness but a given seed.
+
+from bisector.search import Costs, Graph, Options, drive
+
+graph = Graph.from_parents(parents, good=0, bad=n - 1)
+answer = drive(graph, measure, Costs(build_s=300, boot_s=120, run_s=20), Options(higher_is_better=True))
+"""
+
+from bisector.model.outcome import AnswerKind, Purpose, Verdict
+from bisector.search.drive import DriveResult, LookTaken, drive
+from bisector.search.engine import propose
+from bisector.search.forecast import assess, rank_builds
+from bisector.search.graph import Graph
+from bisector.search.types import Assessment, Boot, CommitVerdict, Costs, Evidence, Finding, Look, Options
+
+__all__ = [
+    "AnswerKind",
+    "Assessment",
+    "Boot",
+    "CommitVerdict",
+    "Costs",
+    "DriveResult",
+    "Evidence",
+    "Finding",
+    "Graph",
+    "Look",
+    "LookTaken",
+    "Options",
+    "Purpose",
+    "Verdict",
+    "assess",
+    "drive",
+    "propose",
+    "rank_builds",
+]

@@ -1,0 +1,186 @@
+"""Before somebody is accused: fresh boots of the commit and its parent, one after the other, tested on their own."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bisector.model.outcome import Purpose
+from bisector.search.belief import FLAT_SHARE, LAYOUT_SD_PERCENT, Belief
+from bisector.search.graph import Graph
+from bisector.search.noise import Readings
+from bisector.search.plan import RUNS
+from bisector.search.types import Costs, Evidence
+
+Floats = NDArray[np.float64]
+
+# Wald's bounds for one error in a hundred either way, and how many pairs are tried.
+BOUND = float(np.log(99))
+FEWEST_PAIRS = 2
+MOST_PAIRS = 12
+# The jump under test, as shares of the ends' difference, and what each is worth beforehand: the whole of it in the
+# usual case, a part of it where two commits share the blame.
+SHARES = np.array([1.0, 0.75, 0.5, 0.3])
+SHARE_PRIOR = np.array([0.7, 0.1, 0.12, 0.08])
+
+
+class AuditVerdict(Enum):
+    """How an audit stands."""
+
+    OPEN = "open"
+    CONFIRMED = "confirmed"
+    REFUTED = "refuted"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """The pairs so far: `jump` and its standard error in percent of the log scale; `log_odds` of a jump against none."""
+
+    accused: int
+    parent: int
+    accused_boots: int
+    parent_boots: int
+    jump: float
+    se: float
+    log_odds: float
+    verdict: AuditVerdict
+
+    @property
+    def pairs(self) -> int:
+        """Complete pairs."""
+        return min(self.accused_boots, self.parent_boots)
+
+
+def parent_of(graph: Graph, evidence: Evidence, belief: Belief, accused: int) -> int | None:
+    """Return the parent to audit against: the one likeliest to be bad after all, built ones first; None if none works.
+
+    A root's opponent is the good end. Of a merge's parents the likeliest bad one is where an error would hide.
+    """
+    parents = [parent for parent in graph.parents[accused] if parent not in evidence.skipped]
+    if not graph.parents[accused] and graph.good not in evidence.skipped:
+        parents = [graph.good]
+    if not parents:
+        return None
+    bad = np.round(belief.bad_probability(graph, parents), 6)
+    ready = evidence.built | {boot.commit for boot in evidence.boots}
+    ranked = sorted(range(len(parents)), key=lambda i: (-bad[i], parents[i] not in ready, i))
+    return parents[ranked[0]]
+
+
+def audited_pair(graph: Graph, evidence: Evidence, accused: int) -> int | None:
+    """Return the parent of the audit of `accused` that the boots show to be under way, or None."""
+    opponents = set(graph.parents[accused]) or {graph.good}
+    boots = [boot.commit for boot in evidence.boots if boot.purpose is Purpose.AUDIT]
+    if not boots or boots[-1] not in opponents | {accused}:
+        return None
+    recent = [commit for commit in boots if commit in opponents]
+    # The pair is known by its parent; audits begin with the parent, so one boot is enough.
+    return recent[-1] if recent and boots[-1] in (recent[-1], accused) else None
+
+
+def judge(evidence: Evidence, readings: Readings, belief: Belief, accused: int, parent: int) -> Audit:
+    """Return how the audit stands, from boots made for it alone (their purpose says so) and their raw readings.
+
+    The log odds compare "a jump of a share of the ends' difference" with "no jump", both with a layout offset
+    between the two kernels, each pair with a flat part that caps its evidence. After four pairs the deviation is
+    mostly the one seen between pairs, which holds for boots with two modes as well (there the model's own is wrong).
+    """
+    mine, theirs = _fresh(evidence, accused, parent)
+    pairs = min(len(mine), len(theirs))
+    each = belief.boot_variance + readings.run_variance(readings.runs)
+    jumps = readings.y[mine[:pairs]] - readings.y[theirs[:pairs]]
+    open_audit = Audit(
+        accused=accused,
+        parent=parent,
+        accused_boots=len(mine),
+        parent_boots=len(theirs),
+        jump=0.0,
+        se=0.0,
+        log_odds=0.0,
+        verdict=AuditVerdict.OPEN,
+    )
+    if pairs == 0:
+        return open_audit
+    model = each[mine[:pairs]] + each[theirs[:pairs]]
+    if pairs >= 4:
+        freedom = pairs - 1
+        model = (4 * model + freedom * float(np.var(jumps, ddof=1))) / (4 + freedom)
+    log_odds = _log_odds(jumps, model, belief.delta)
+    jump = float(np.median(jumps)) if pairs > 2 else float(jumps.mean())
+    for _ in range(3 if pairs > 2 else 0):
+        jump += float(np.clip(jumps - jump, -1.5 * np.sqrt(model), 1.5 * np.sqrt(model)).mean())
+    return Audit(
+        accused=accused,
+        parent=parent,
+        accused_boots=len(mine),
+        parent_boots=len(theirs),
+        jump=jump,
+        se=float(np.sqrt(model.mean() / pairs)),
+        log_odds=log_odds,
+        verdict=_verdict(pairs, log_odds),
+    )
+
+
+def _fresh(evidence: Evidence, accused: int, parent: int) -> tuple[list[int], list[int]]:
+    """Places of the boots of this audit: an audit of another pair in between would make older ones stale."""
+    mine: list[int] = []
+    theirs: list[int] = []
+    for place, boot in enumerate(evidence.boots):
+        if boot.purpose is not Purpose.AUDIT:
+            continue
+        if boot.commit not in (accused, parent):
+            mine, theirs = [], []
+        elif boot.commit == accused:
+            mine.append(place)
+        else:
+            theirs.append(place)
+    return mine, theirs
+
+
+def _log_odds(jumps: Floats, variance: Floats, delta: float) -> float:
+    offset_sd = np.sqrt(2) * LAYOUT_SD_PERCENT
+    offsets = np.linspace(-3, 3, 61)
+    prior = np.exp(-0.5 * offsets**2) / np.exp(-0.5 * offsets**2).sum()
+    flat = FLAT_SHARE / (3 * abs(delta) + 12 * float(np.sqrt(variance.mean())))
+    expected = np.append(SHARES * delta, 0.0)[:, None] + offsets * offset_sd
+    gap = jumps[:, None, None] - expected
+    normal = np.exp(-0.5 * gap**2 / variance[:, None, None]) / np.sqrt(2 * np.pi * variance)[:, None, None]
+    log = np.log((1 - FLAT_SHARE) * normal + flat).sum(axis=0)
+    likelihood = np.exp(log - log.max()) @ prior
+    return float(np.log(SHARE_PRIOR @ likelihood[:-1] + 1e-300) - np.log(likelihood[-1] + 1e-300))
+
+
+def _verdict(pairs: int, log_odds: float) -> AuditVerdict:
+    if pairs >= FEWEST_PAIRS and log_odds >= BOUND:
+        return AuditVerdict.CONFIRMED
+    if pairs >= FEWEST_PAIRS and log_odds <= -BOUND:
+        return AuditVerdict.REFUTED
+    return AuditVerdict.UNDECIDED if pairs >= MOST_PAIRS else AuditVerdict.OPEN
+
+
+def next_side(audit: Audit) -> int:
+    """Return the commit to boot next: parent, accused, accused, parent."""
+    if audit.accused_boots != audit.parent_boots:
+        return audit.accused if audit.accused_boots < audit.parent_boots else audit.parent
+    return audit.parent if audit.pairs % 2 == 0 else audit.accused
+
+
+def next_runs(readings: Readings, belief: Belief, costs: Costs) -> int:
+    """Return the runs per boot that reach the bound cheapest: each pair is worth delta^2 / (4 v_r) nats."""
+    runs = np.array(RUNS)
+    variance = belief.boot_variance + readings.run_variance(runs)
+    worth = np.maximum(belief.delta**2 / (4 * variance), 1e-9)
+    pairs = np.maximum(FEWEST_PAIRS, BOUND / np.minimum(worth, BOUND / FEWEST_PAIRS))
+    cost = pairs * (costs.boot_s + runs * costs.run_s)
+    return int(runs[int(np.argmin(np.round(cost, 6)))])
+
+
+def share(audit: Audit, belief: Belief) -> float:
+    """Return the part of the ends' difference that the accused explains; 1.0 unless it is clearly less."""
+    if abs(belief.delta) < 1e-9:
+        return 1.0
+    part = audit.jump / belief.delta
+    error = np.hypot(audit.se, np.sqrt(2) * LAYOUT_SD_PERCENT) / abs(belief.delta)
+    return float(part) if part + 2 * error < 1 and part < 0.85 else 1.0

@@ -1,0 +1,365 @@
+"""The probability of "this commit is the first bad one", for every commit, from the measured values themselves.
+
+Hypotheses that no looked-at commit separates form one class; levels of both ends, the deviation between boots and
+each kernel's own layout offset are summed out. Source of the model: section 3 of the search's design; the flat part
+and the Huber means keep a claimed 99 % true (without them it was 90 % in invented labs).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bisector.search.drift import Trend, fit_trend
+from bisector.search.graph import Graph
+from bisector.search.noise import Readings, boot_sd_prior, huber_mean, shrunk_boot_variance
+from bisector.search.types import Evidence
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# One boot in fifty may be anything at all: caps what one boot can say near 4 nats.
+FLAT_SHARE = 0.02
+LEVEL_POINTS = 48
+# Percent, in units of the prior's median (0.8 % in a usual lab).
+BOOT_SD_GRID = np.array([0.15, 0.3, 0.5, 0.75, 1.1, 1.6, 2.5, 4.0, 6.5, 10.5]) / 0.8
+BOOT_SD_LOG_SD = 0.8
+# A kernel's own constant offset (code and data layout), in percent; boots do not average it away.
+LAYOUT_SD_PERCENT = 0.3
+# Log-odds against what a person's mark or an identical kernel image excludes: more than any boots can outweigh.
+EXCLUDED = -1e4
+DRIFT_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Levels:
+    """What one machine shows at the two ends: posterior means, in the readings' percent, and their deviations."""
+
+    good: float
+    bad: float
+    good_sd: float
+    bad_sd: float
+
+    @property
+    def delta(self) -> float:
+        """The difference of the ends; positive when the bad end is worse."""
+        return self.bad - self.good
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Belief:
+    """What is believed after some evidence.
+
+    `of_class[i]` is the class of commit i (-1: it cannot be the first bad one), `mass` the classes' probabilities,
+    `probability` the commits'. `looked` are the commits that separate classes and `looked_bad` the probability of
+    each to be bad. `levels` are None before both ends were measured. `y` are the readings without the `trend`.
+    """
+
+    of_class: Ints
+    mass: Floats
+    probability: Floats
+    looked: tuple[int, ...]
+    looked_bad: Floats
+    levels: dict[int, Levels]
+    boot_variance: float
+    y: Floats
+    trend: dict[int, Trend]
+    contradiction: bool
+
+    @property
+    def delta(self) -> float:
+        """The difference of the ends, averaged over machines; 0 before both ends were measured."""
+        return float(np.mean([levels.delta for levels in self.levels.values()])) if self.levels else 0.0
+
+    @property
+    def entropy_bits(self) -> float:
+        """The entropy of the first bad commit, in bits."""
+        positive = self.probability[self.probability > 0]
+        return float(-(positive * np.log2(positive)).sum())
+
+    def members(self, number: int) -> Ints:
+        """Return the commits of a class, in topological order."""
+        return np.flatnonzero(self.of_class == number)
+
+    def bad_probability(self, graph: Graph, commits: Sequence[int] | Ints) -> Floats:
+        """Return for each commit the probability that it is on the bad side."""
+        return np.clip(graph.mass_below(commits, self.probability), 0.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Frame:
+    """The classes, and which tested unit is bad under which class. A unit is all commits with one kernel image."""
+
+    of_class: Ints
+    prior: Floats
+    weight: Floats
+    looked: tuple[int, ...]
+    looked_bits: Bools
+    unit_of: dict[int, int]
+    unit_bits: Bools
+    penalty: Floats
+
+
+def believe(graph: Graph, evidence: Evidence, readings: Readings) -> Belief:
+    """Return the belief after this evidence; `readings` are those of `evidence.boots`, in the same order."""
+    frame = _frame(graph, evidence)
+    machines = [int(machine) for machine in np.unique(readings.machine) if _has_ends(graph, readings, int(machine))]
+    if not machines:
+        return _belief_without_levels(frame, readings)
+    belief = _weigh(graph, frame, readings, machines, {})
+    for _ in range(DRIFT_ROUNDS):
+        trend = {machine: _refit(frame, belief, readings, machine) for machine in machines}
+        # The trend and the belief depend on each other; a change below a fiftieth of a boot's deviation is none.
+        step = np.abs(_drifted(readings, trend) - (readings.y - belief.y)).max(initial=0.0)
+        typical = np.sqrt(belief.boot_variance + float(np.median(readings.run_variance(readings.runs))))
+        if step < 0.02 * typical:
+            break
+        belief = _weigh(graph, frame, readings, machines, trend)
+    return belief
+
+
+def _has_ends(graph: Graph, readings: Readings, machine: int) -> bool:
+    here = readings.commit[readings.machine == machine]
+    return bool((here == graph.good).any() and (here == graph.bad).any())
+
+
+def _frame(graph: Graph, evidence: Evidence) -> _Frame:
+    measured = {boot.commit for boot in evidence.boots} | {graph.good, graph.bad}
+    images: dict[str, list[int]] = {}
+    for commit in sorted(evidence.signatures):
+        images.setdefault(evidence.signatures[commit], []).append(commit)
+    shared = [group for group in images.values() if len(group) > 1]
+    twins = {commit: group for group in shared for commit in group}
+    marked = evidence.marked_good | evidence.marked_bad
+    looked = tuple(sorted(measured | set(twins) | marked))
+    rows = graph.ancestors(looked)
+    place = {commit: row for row, commit in enumerate(looked)}
+    of_class, looked_bits, weight = _classes(graph, rows)
+    units: list[int] = []
+    unit_of: dict[int, int] = {}
+    for commit in sorted(measured):
+        if commit not in unit_of:
+            unit_of.update(dict.fromkeys([commit, *twins.get(commit, [])], len(units)))
+            units.append(place[commit])
+    penalty = np.zeros(weight.size)
+    for group in shared:
+        # One image is one speed: a first bad commit that stands between two of its commits is as good as excluded.
+        bits = looked_bits[:, [place[commit] for commit in group]]
+        penalty += EXCLUDED * (bits.any(axis=1) & ~bits.all(axis=1))
+    for commit in marked:
+        said_bad = commit in evidence.marked_bad
+        penalty += EXCLUDED * (looked_bits[:, place[commit]] != said_bad)
+    return _Frame(
+        of_class=of_class,
+        prior=np.log(weight / weight.sum()),
+        weight=graph.weights,
+        looked=looked,
+        looked_bits=looked_bits,
+        unit_of=unit_of,
+        unit_bits=looked_bits[:, units],
+        penalty=penalty,
+    )
+
+
+def _classes(graph: Graph, rows: Bools) -> tuple[Ints, Bools, Floats]:
+    """Group the candidates by their column of `rows`; classes are numbered by their first commit."""
+    candidates = np.flatnonzero(graph.candidates)
+    columns = rows[:, candidates]
+    key = np.zeros(candidates.size, dtype=np.int64)
+    for start in range(0, len(rows), 32):
+        block = columns[start : start + 32]
+        word = np.zeros(candidates.size, dtype=np.int64)
+        for shift, row in enumerate(block):
+            word |= row.astype(np.int64) << shift
+        _, word = np.unique(word, return_inverse=True)
+        _, key = np.unique(key * (int(word.max()) + 1) + word, return_inverse=True)
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(order.size)
+    of_class = np.full(len(graph), -1, dtype=np.int64)
+    of_class[candidates] = rank[inverse]
+    weight = np.bincount(of_class[candidates], weights=graph.weights[candidates])
+    return of_class, columns[:, first[order]].T, weight
+
+
+def _belief_without_levels(frame: _Frame, readings: Readings) -> Belief:
+    return _settle(
+        frame,
+        np.exp(frame.prior + frame.penalty - (frame.prior + frame.penalty).max()),
+        Belief(
+            of_class=frame.of_class,
+            mass=np.zeros(0),
+            probability=np.zeros(0),
+            looked=frame.looked,
+            looked_bad=np.zeros(0),
+            levels={},
+            boot_variance=boot_sd_prior(readings.run_sd) ** 2,
+            y=readings.y,
+            trend={},
+            contradiction=bool(frame.penalty.max(initial=EXCLUDED) <= EXCLUDED),
+        ),
+    )
+
+
+def _settle(frame: _Frame, raw: Floats, belief: Belief) -> Belief:
+    mass = raw / raw.sum()
+    share = np.zeros(frame.of_class.size)
+    inside = frame.of_class >= 0
+    per_weight = mass / np.exp(frame.prior) / frame.weight[inside].sum()
+    share[inside] = per_weight[frame.of_class[inside]] * frame.weight[inside]
+    return replace(belief, mass=mass, probability=share, looked_bad=mass @ frame.looked_bits)
+
+
+def _weigh(graph: Graph, frame: _Frame, readings: Readings, machines: list[int], trend: dict[int, Trend]) -> Belief:
+    y = readings.y - _drifted(readings, trend)
+    boot_sd = _boot_sds(replace(readings, y=y))
+    log_prior = -0.5 * (np.log(boot_sd / boot_sd_prior(readings.run_sd)) / BOOT_SD_LOG_SD) ** 2
+    total = frame.prior[:, None] + frame.penalty[:, None] + log_prior[None, :]
+    parts = []
+    for machine in machines:
+        part = _machine_part(graph, frame, replace(readings, y=y), machine, boot_sd)
+        total = total + part.evidence
+        parts.append(part)
+    raw = np.exp(total - total.max())
+    weight = raw / raw.sum()
+    best = total.max(axis=1)
+    # Judged by the class that leads: what people or images exclude must not be all that is left.
+    leading = int(np.argmax(best))
+    belief = Belief(
+        of_class=frame.of_class,
+        mass=np.zeros(0),
+        probability=np.zeros(0),
+        looked=frame.looked,
+        looked_bad=np.zeros(0),
+        levels={machine: part.levels(weight) for machine, part in zip(machines, parts, strict=True)},
+        boot_variance=float(weight.sum(axis=0) @ boot_sd**2),
+        y=y,
+        trend=trend,
+        contradiction=bool(frame.penalty[leading] <= EXCLUDED),
+    )
+    return _settle(frame, raw.sum(axis=1), belief)
+
+
+def _boot_sds(readings: Readings) -> Floats:
+    """The grid for s_b: the whole one, without what the boots' own scatter makes plainly impossible."""
+    grid: Floats = BOOT_SD_GRID * boot_sd_prior(readings.run_sd)
+    seen = np.sqrt(shrunk_boot_variance(readings, np.ones(readings.y.size, dtype=np.bool_)))
+    if readings.y.size - np.unique(readings.commit).size < 4:
+        return grid
+    # The prior's weight keeps `seen` within a factor of the truth that these bounds leave room for.
+    inside = (grid > seen / 8) & (grid < seen * 6)
+    return grid[inside] if inside.sum() >= 3 else grid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Part:
+    """One machine's log evidence: shape (classes, boot sds), and what its level means are made of."""
+
+    evidence: Floats
+    good_grid: Floats
+    bad_grid: Floats
+    good_log: Floats
+    bad_log: Floats
+
+    def levels(self, weight: Floats) -> Levels:
+        """Return the posterior means of the levels for these weights of (class, boot sd)."""
+        keep = weight.sum(axis=1) > 1e-4
+        good, good_sd = _mean_level(self.good_log[keep], self.good_grid, weight[keep])
+        bad, bad_sd = _mean_level(self.bad_log[keep], self.bad_grid, weight[keep])
+        return Levels(good=good, bad=bad, good_sd=good_sd, bad_sd=bad_sd)
+
+
+def _mean_level(log: Floats, grid: Floats, weight: Floats) -> tuple[float, float]:
+    share = np.exp(log - log.max(axis=2, keepdims=True))
+    share *= (weight / share.sum(axis=2))[:, :, None]
+    flat = share.sum(axis=(0, 1)) / share.sum()
+    mean = float(flat @ grid)
+    return mean, float(np.sqrt(max(0.0, flat @ (grid - mean) ** 2)))
+
+
+def _machine_part(graph: Graph, frame: _Frame, readings: Readings, machine: int, boot_sd: Floats) -> _Part:
+    here = readings.machine == machine
+    y, runs, commit = readings.y[here], readings.runs[here], readings.commit[here]
+    variance = boot_sd[None, :] ** 2 + readings.run_variance(runs)[:, None]
+    typical = float(np.sqrt(np.median(variance[:, variance.shape[1] // 2])))
+    seen_sd = float(np.sqrt(shrunk_boot_variance(readings, here) + np.median(readings.run_variance(runs))))
+    good_grid = _level_grid(y[commit == graph.good], seen_sd)
+    bad_grid = _level_grid(y[commit == graph.bad], seen_sd)
+    delta = abs(bad_grid.mean() - good_grid.mean())
+    flat = FLAT_SHARE / (3 * delta + 12 * max(typical, seen_sd))
+    units = np.array([frame.unit_of[int(one)] for one in commit])
+    tested = np.unique(units)
+    of_unit = (units[None, :] == tested[:, None]).astype(np.float64)
+    bits = frame.unit_bits[:, tested].astype(np.float64)
+    good = _unit_log(y, variance, of_unit, good_grid, flat)
+    bad = _unit_log(y, variance, of_unit, bad_grid, flat)
+    shape = (bits.shape[0], *good.shape[1:])
+    good_log = ((1 - bits) @ good.reshape(len(tested), -1)).reshape(shape)
+    bad_log = (bits @ bad.reshape(len(tested), -1)).reshape(shape)
+    return _Part(
+        evidence=_log_mean_exp(good_log) + _log_mean_exp(bad_log),
+        good_grid=good_grid,
+        bad_grid=bad_grid,
+        good_log=good_log,
+        bad_log=bad_log,
+    )
+
+
+def _level_grid(ends: Floats, typical: float) -> Floats:
+    """The possible levels of one end: around its boots, half width 4 se + 0.5 s + 2.5 layout deviations."""
+    centre = huber_mean(ends, typical)
+    half = 4 * typical / np.sqrt(ends.size) + 0.5 * typical + 2.5 * LAYOUT_SD_PERCENT
+    return centre + np.linspace(-half, half, LEVEL_POINTS)
+
+
+def _unit_log(y: Floats, variance: Floats, of_unit: Floats, grid: Floats, flat: float) -> Floats:
+    """The log likelihood of each unit's boots: shape (units, boot sds, levels), its layout offset integrated out."""
+    step = float(grid[1] - grid[0])
+    reach = int(np.ceil(3 * LAYOUT_SD_PERCENT / step))
+    if step > 1.5 * LAYOUT_SD_PERCENT:
+        # The grid is coarser than the offset: as a part of each boot's own variance it is right to a few percent.
+        variance, reach = variance + LAYOUT_SD_PERCENT**2, 0
+    fine = np.concatenate([grid[0] + step * np.arange(-reach, 0), grid, grid[-1] + step * np.arange(1, reach + 1)])
+    scaled = (y[:, None, None] - fine) ** 2 / variance[:, :, None]
+    density = (1 - FLAT_SHARE) / np.sqrt(2 * np.pi * variance)[:, :, None] * np.exp(-0.5 * scaled) + flat
+    boots = np.log(density)
+    log = (of_unit @ boots.reshape(y.size, -1)).reshape(of_unit.shape[0], *boots.shape[1:])
+    if reach == 0:
+        return log
+    kernel = np.exp(-0.5 * (step * np.arange(-reach, reach + 1) / LAYOUT_SD_PERCENT) ** 2)
+    spread = np.zeros((fine.size, grid.size))
+    for column in range(grid.size):
+        spread[column : column + 2 * reach + 1, column] = kernel / kernel.sum()
+    top = log.max(axis=2, keepdims=True)
+    mixed: Floats = np.log(np.exp(log - top) @ spread + 1e-300) + top
+    return mixed
+
+
+def _log_mean_exp(log: Floats) -> Floats:
+    top = log.max(axis=2)
+    mean: Floats = top + np.log(np.exp(log - top[:, :, None]).mean(axis=2))
+    return mean
+
+
+def _drifted(readings: Readings, trend: dict[int, Trend]) -> Floats:
+    drift = np.zeros(readings.y.size)
+    for machine, fitted in trend.items():
+        here = readings.machine == machine
+        drift[here] = fitted.at(readings.at_s[here])
+    return drift
+
+
+def _refit(frame: _Frame, belief: Belief, readings: Readings, machine: int) -> Trend:
+    here = readings.machine == machine
+    place = {commit: row for row, commit in enumerate(frame.looked)}
+    bad = np.array([belief.looked_bad[place[int(commit)]] for commit in readings.commit[here]])
+    return fit_trend(
+        at_s=readings.at_s[here],
+        y=readings.y[here],
+        bad=np.clip(bad, 0.0, 1.0),
+        variance=belief.boot_variance + readings.run_variance(readings.runs[here]) + LAYOUT_SD_PERCENT**2,
+        levels=(belief.levels[machine].good, belief.levels[machine].bad),
+    )

@@ -1,0 +1,278 @@
+"""The next step of a hunt as a function of what is known: gate, search, audit, finding. Same evidence, same step."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bisector.model.outcome import AnswerKind, Purpose
+from bisector.search import audit as audits
+from bisector.search import gate as gates
+from bisector.search import say
+from bisector.search.audit import Audit, AuditVerdict
+from bisector.search.belief import Belief, believe
+from bisector.search.gate import Gate, GateVerdict
+from bisector.search.graph import Graph
+from bisector.search.noise import Readings, read
+from bisector.search.plan import next_look, splits, splitting, testable
+from bisector.search.types import Costs, Evidence, Finding, Look, Options
+from bisector.search.verdict import between_levels
+
+# A boot of known side at least this often, so that a drift of the lab is seen; source: invented labs at 1 %/h.
+REFERENCE_EVERY_S = 45 * 60.0
+SETTLED = 0.005
+# An audit that has begun goes on while the accused keeps this much, so that one odd boot does not stop it.
+STILL_ACCUSED = 0.9
+# The stall rule: this many boots that lower the entropy by less than half a bit.
+STALL_BOOTS = 40
+STALL_BITS = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Situation:
+    """Everything that is worked out from the evidence before a step is chosen."""
+
+    graph: Graph
+    evidence: Evidence
+    options: Options
+    readings: Readings
+    gate: Gate
+    belief: Belief
+    searching: bool
+
+
+def situation(graph: Graph, evidence: Evidence, options: Options) -> Situation:
+    """Return what the evidence says. Raises ValueError for boots without values or commits outside the graph."""
+    _check(graph, evidence)
+    readings = read(evidence.boots, options, graph.good)
+    # Once a boot was made for something else the gate has been passed; a later wobble does not close it again.
+    searching = any(boot.purpose is not Purpose.GATE for boot in evidence.boots)
+    gate = gates.judge(readings, (graph.good, graph.bad), options, spent=_spent(evidence, options))
+    return Situation(
+        graph=graph,
+        evidence=evidence,
+        options=options,
+        readings=readings,
+        gate=gate,
+        belief=believe(graph, evidence, readings),
+        searching=searching or gate.verdict is GateVerdict.DIFFERENT,
+    )
+
+
+def propose(graph: Graph, evidence: Evidence, costs: Costs, options: Options) -> Look | Finding:
+    """Return the next boot to make, or how the hunt ends. A deterministic function of its arguments.
+
+    Raises ValueError for evidence that does not fit the graph.
+    """
+    return decide(situation(graph, evidence, options), costs)
+
+
+def decide(now: Situation, costs: Costs) -> Look | Finding:
+    """Return the next step in this situation."""
+    dead_end = _dead_end(now)
+    if dead_end is not None:
+        return dead_end
+    if not now.searching:
+        return _gate_step(now, costs)
+    return _answer(now, costs) or _ended(now) or _reference(now, costs) or _search_step(now, costs)
+
+
+def _check(graph: Graph, evidence: Evidence) -> None:
+    named: Iterable[int] = (
+        *(boot.commit for boot in evidence.boots),
+        *evidence.built,
+        *evidence.skipped,
+        *evidence.signatures,
+        *evidence.marked_good,
+        *evidence.marked_bad,
+    )
+    outside = [commit for commit in named if not 0 <= commit < len(graph)]
+    if outside:
+        raise ValueError(f"the evidence names commit {outside[0]}, the graph has {len(graph)}")
+
+
+def _spent(evidence: Evidence, options: Options) -> bool:
+    over_time = options.budget_s is not None and evidence.now_s >= options.budget_s
+    return over_time or len(evidence.boots) >= options.max_boots
+
+
+def _dead_end(now: Situation) -> Finding | None:
+    """What no more boots can help: an end that cannot be tested, two ends that are one kernel, words that clash."""
+    good, bad = now.graph.good, now.graph.bad
+    for end, name, boots in ((good, "good", now.gate.good_boots), (bad, "bad", now.gate.bad_boots)):
+        if end in now.evidence.skipped and (boots == 0 or not now.searching):
+            return Finding(kind=AnswerKind.NONE, commits=(), probability=0.0, reason=say.end_untestable(name))
+    images = now.evidence.signatures
+    if good in images and images.get(good) == images.get(bad):
+        return Finding(kind=AnswerKind.NOT_REPRODUCED, commits=(), probability=1.0, reason=say.SAME_IMAGE)
+    if now.belief.contradiction:
+        return Finding(kind=AnswerKind.NONE, commits=(), probability=0.0, reason=say.CONTRADICTION)
+    return None
+
+
+def _gate_step(now: Situation, costs: Costs) -> Look | Finding:
+    gate, ends = now.gate, (now.graph.good, now.graph.bad)
+    runs = gates.next_runs(gate, now.readings, now.options, costs)
+    if gate.verdict is GateVerdict.OPEN:
+        end = gates.next_end(gate, now.evidence, ends)
+        reason = say.gate_look(gate, now.readings, end_name="good" if end == ends[0] else "bad")
+        return Look(commit=end, runs=runs, purpose=Purpose.GATE, reason=reason)
+    needed = gates.boots_needed(gate, now.readings, now.options, runs)
+    reason = say.not_reproduced(gate, now.readings, now.options, needed=needed, runs=runs)
+    return Finding(kind=AnswerKind.NOT_REPRODUCED, commits=(), probability=_probability_of_none(gate), reason=reason)
+
+
+def _probability_of_none(gate: Gate) -> float:
+    # The error rates of the gate's bounds: 2.5 standard errors to exclude, 4 to find the ends swapped.
+    return {GateVerdict.TOO_SMALL: 0.99, GateVerdict.SWAPPED: 0.9999}.get(gate.verdict, 0.5)
+
+
+def _answer(now: Situation, costs: Costs) -> Look | Finding | None:
+    """Return the finding, or the next boot of the audit that stands before it; None while the search goes on."""
+    belief = now.belief
+    leading = int(np.argmax(belief.mass))
+    members, mass = belief.members(leading), float(belief.mass[leading])
+    if members.size == 1:
+        accused = int(members[0])
+        standing = audit_of(now, accused)
+        open_audit = standing is not None and standing.accused_boots + standing.parent_boots > 0
+        if mass >= now.options.confidence or (open_audit and mass >= STILL_ACCUSED):
+            return _accuse(now, costs, accused, mass, standing)
+        return None
+    if mass < now.options.confidence or _can_split(now, leading):
+        return None
+    reason = say.inseparable(members.size, sum(int(one) in now.evidence.skipped for one in members))
+    return _set(now, [int(one) for one in members], reason)
+
+
+def _can_split(now: Situation, leading: int) -> bool:
+    members = now.belief.members(leading)
+    free = testable(now.graph, now.evidence)
+    for commit in now.evidence.built - now.evidence.skipped - {boot.commit for boot in now.evidence.boots}:
+        free[commit] = True
+    inside = members[free[members]]
+    if splits(now.graph, members, inside).any():
+        return True
+    return splitting(now.graph, now.evidence, members) is not None
+
+
+def audit_of(now: Situation, accused: int) -> Audit | None:
+    """Return the audit of this commit as it stands, or None when it has no parent that can be booted."""
+    parent = audits.audited_pair(now.graph, now.evidence, accused)
+    if parent is None or parent in now.evidence.skipped:
+        parent = audits.parent_of(now.graph, now.evidence, now.belief, accused)
+    if parent is None:
+        return None
+    return audits.judge(now.evidence, now.readings, now.belief, accused, parent)
+
+
+def _accuse(now: Situation, costs: Costs, accused: int, mass: float, audit: Audit | None) -> Look | Finding:
+    sure = mass >= now.options.confidence
+    if not now.options.audit:
+        return _commit(accused, mass, say.found(now.readings, now.belief, None, 1.0), None)
+    if audit is None or (accused in now.evidence.skipped and audit.verdict is AuditVerdict.OPEN):
+        return _set(now, _range_around(now, accused), say.NO_AUDIT)
+    if audit.verdict is AuditVerdict.CONFIRMED and sure:
+        part = audits.share(audit, now.belief)
+        return _commit(accused, mass, say.found(now.readings, now.belief, audit, part), part)
+    if audit.verdict in (AuditVerdict.REFUTED, AuditVerdict.UNDECIDED):
+        return _set(now, _range_around(now, accused), say.refuted(now.readings, now.belief, audit))
+    if _spent(now.evidence, now.options):
+        return _set(
+            now, _range_around(now, accused), say.spent(now.evidence, now.options, "the audit was not finished")
+        )
+    if audit.verdict is AuditVerdict.CONFIRMED:
+        # The fresh pairs speak for it and the whole does not yet: more of the whole.
+        return _search_step(now, costs)
+    return Look(
+        commit=audits.next_side(audit),
+        runs=audits.next_runs(now.readings, now.belief, costs),
+        purpose=Purpose.AUDIT,
+        reason=say.audit_look(audit, mass, accused_next=audits.next_side(audit) == accused),
+    )
+
+
+def _commit(accused: int, mass: float, reason: str, part: float | None) -> Finding:
+    return Finding(kind=AnswerKind.COMMIT, commits=(accused,), probability=mass, reason=reason, share=part)
+
+
+def _set(now: Situation, commits: list[int], reason: str) -> Finding:
+    chance = now.belief.probability
+    ranked = sorted(commits, key=lambda commit: (-round(float(chance[commit]), 9), commit))
+    mass = min(1.0, float(chance[ranked].sum())) if ranked else 0.0
+    return Finding(kind=AnswerKind.SET, commits=tuple(ranked), probability=mass, reason=reason)
+
+
+def _range_around(now: Situation, accused: int) -> list[int]:
+    """The commits between the nearest looked-at commits that stay settled when the accused itself is in doubt."""
+    graph, belief = now.graph, now.belief
+    parents = graph.parents[accused] or (graph.good,)
+    booted = sorted({boot.commit for boot in now.evidence.boots})
+    rows = graph.ancestors(booted)
+    own = graph.ancestors([*parents, accused])
+    sizes = (rows & graph.candidates).sum(axis=1)
+    lower = [i for i, commit in enumerate(booted) if own[:-1, commit].any() and commit not in parents]
+    upper = [i for i, commit in enumerate(booted) if rows[i, accused] and commit != accused]
+    top = rows[min(upper, key=lambda i: int(sizes[i]))] if upper else graph.ancestors([graph.bad])[0]
+    bottom = rows[max(lower, key=lambda i: int(sizes[i]))] if lower else graph.ancestors([graph.good])[0]
+    inside = top & ~bottom & graph.candidates
+    inside[accused] = True
+    # What the belief holds likely belongs to the range wherever it stands.
+    inside |= belief.probability > 1 - now.options.confidence
+    return [int(commit) for commit in np.flatnonzero(inside)]
+
+
+def _ended(now: Situation) -> Finding | None:
+    """The ends without a name: the budget is gone, or forty boots taught nothing."""
+    if _spent(now.evidence, now.options):
+        chosen = credible(now.belief, now.options.confidence)
+        return _set(now, chosen, say.spent(now.evidence, now.options, f"{len(chosen)} commits remain possible"))
+    boots = now.evidence.boots
+    searched = sum(boot.purpose is Purpose.SEARCH for boot in boots)
+    if searched < STALL_BOOTS:
+        return None
+    middle = between_levels(now.graph, now.readings, now.belief)
+    if len(middle) < 2:
+        return None
+    earlier = replace(now.evidence, boots=boots[:-STALL_BOOTS])
+    before = situation(now.graph, earlier, now.options).belief.entropy_bits
+    if before - now.belief.entropy_bits >= STALL_BITS:
+        return None
+    chosen = credible(now.belief, now.options.confidence)
+    return _set(now, sorted({*chosen, *middle}), say.stalled(len(middle), STALL_BOOTS))
+
+
+def credible(belief: Belief, confidence: float) -> list[int]:
+    """Return the fewest commits that together hold this much probability."""
+    order = np.argsort(-np.round(belief.probability, 12), kind="stable")
+    total = np.cumsum(belief.probability[order])
+    return [
+        int(commit) for commit in order[: int(np.searchsorted(total, confidence)) + 1] if belief.probability[commit] > 0
+    ]
+
+
+def _reference(now: Situation, costs: Costs) -> Look | None:
+    """A boot of an end when none of known side was made for 45 minutes: what a drift of the lab is seen by."""
+    side = dict(zip(now.belief.looked, now.belief.looked_bad, strict=True))
+    known = [boot.at_s for boot in now.evidence.boots if min(side[boot.commit], 1 - side[boot.commit]) <= SETTLED]
+    if known and now.evidence.now_s - max(known) < REFERENCE_EVERY_S:
+        return None
+    ends = [end for end in (now.graph.good, now.graph.bad) if end not in now.evidence.skipped]
+    if not ends:
+        return None
+    last = {end: max((b.at_s for b in now.evidence.boots if b.commit == end), default=0.0) for end in ends}
+    end = min(ends, key=lambda one: (last[one], one))
+    runs = audits.next_runs(now.readings, now.belief, costs)
+    return Look(
+        commit=end,
+        runs=runs,
+        purpose=Purpose.REFERENCE,
+        reason=say.reference(now.evidence.now_s - max(known, default=0.0)),
+    )
+
+
+def _search_step(now: Situation, costs: Costs) -> Look | Finding:
+    proposal = next_look(now.graph, now.evidence, now.readings, now.belief, costs)
+    if proposal is None:
+        return _set(now, credible(now.belief, now.options.confidence), say.NOTHING_LEFT)
+    return Look(commit=proposal.commit, runs=proposal.runs, purpose=Purpose.SEARCH, reason=say.search_look(proposal))

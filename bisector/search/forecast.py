@@ -1,0 +1,127 @@
+"""What is believed, for reports and the live view; and which kernels to build before a machine asks for them."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bisector.model.outcome import Purpose
+from bisector.search import gate as gates
+from bisector.search.audit import FEWEST_PAIRS
+from bisector.search.engine import Situation, audit_of, decide, situation
+from bisector.search.gate import FIRST_PAIRS
+from bisector.search.graph import Bools, Floats, Graph
+from bisector.search.plan import information, testable
+from bisector.search.types import Assessment, Costs, Evidence, Look, Options
+from bisector.search.verdict import verdicts
+
+
+def assess(graph: Graph, evidence: Evidence, options: Options) -> Assessment:
+    """Return everything the search believes after this evidence. Raises ValueError as `propose` does."""
+    now = situation(graph, evidence, options)
+    belief, readings, levels = now.belief, now.readings, now.belief.levels
+    good = float(np.mean([of.good for of in levels.values()])) if levels else None
+    bad = float(np.mean([of.bad for of in levels.values()])) if levels else None
+    effect = interval = threshold = None
+    if good is not None and bad is not None:
+        error = float(np.mean([np.hypot(of.good_sd, of.bad_sd) for of in levels.values()]) / np.sqrt(len(levels)))
+        effect = readings.percent(bad - good)
+        low, high = sorted(readings.percent(bad - good + side * 1.96 * error) for side in (-1, 1))
+        interval = (low, high)
+        threshold = readings.value_at((good + bad) / 2)
+    elif (readings.commit == graph.good).any():
+        good = float(np.median(readings.y[readings.commit == graph.good]))
+    elif (readings.commit == graph.bad).any():
+        bad = float(np.median(readings.y[readings.commit == graph.bad]))
+    detectable = now.gate.detectable
+    return Assessment(
+        probability=belief.probability,
+        verdicts=verdicts(graph, evidence, readings, belief),
+        good_level=None if good is None else readings.value_at(good),
+        bad_level=None if bad is None else readings.value_at(bad),
+        effect_percent=effect,
+        effect_interval_percent=interval,
+        run_sd_percent=readings.run_sd,
+        boot_sd_percent=float(np.sqrt(belief.boot_variance)),
+        detectable_percent=None if detectable is None else float(100 * np.expm1(detectable / 100)),
+        entropy_bits=belief.entropy_bits,
+        remaining_boots=_remaining_boots(now),
+        threshold=threshold,
+        audit=_audit_state(now),
+    )
+
+
+def _remaining_boots(now: Situation) -> float:
+    """A rough forecast: the rest of the gate, the bits that are missing at what one boot tells, two pairs of audit."""
+    boots = now.gate.good_boots + now.gate.bad_boots
+    gate = 0.0 if now.searching else max(1.0, 2.0 * FIRST_PAIRS - boots)
+    delta = abs(now.belief.delta) or abs(now.gate.delta) or gates.smallest_effect(now.options)
+    sd = np.sqrt(now.belief.boot_variance + float(now.readings.run_variance(4)))
+    each = float(information(np.array(0.5), np.array(delta / max(sd, 1e-9))))
+    return gate + now.belief.entropy_bits / max(each, 1e-3) + (2.0 * FEWEST_PAIRS if now.options.audit else 0.0)
+
+
+def _audit_state(now: Situation) -> str:
+    if not now.options.audit:
+        return "not asked for"
+    if not any(boot.purpose is Purpose.AUDIT for boot in now.evidence.boots):
+        return "not begun"
+    leading = now.belief.members(int(np.argmax(now.belief.mass)))
+    audit = audit_of(now, int(leading[0])) if leading.size == 1 else None
+    if audit is None or audit.pairs == 0:
+        return "begun"
+    jump = now.readings.percent(audit.jump)
+    return f"{audit.verdict.value}: {audit.pairs} pairs, {jump:+.2f} %, odds 10^{audit.log_odds / np.log(10):.1f}"
+
+
+def rank_builds(graph: Graph, evidence: Evidence, costs: Costs, options: Options, limit: int) -> list[int]:
+    """Return at most `limit` commits without a kernel, the one most likely needed next first.
+
+    Before the gate is passed: both ends, the middle, the quartiles. In the search: the commit of the current look,
+    then the middles of what either outcome leaves, and so on by their probability. In an audit: the parents first.
+    """
+    now = situation(graph, evidence, options)
+    step = decide(now, costs)
+    if not isinstance(step, Look) or limit <= 0:
+        return []
+    free = testable(graph, evidence)
+    wanted: list[int] = []
+    missing = [end for end in (graph.good, graph.bad) if end not in evidence.built | evidence.skipped]
+    wanted += [end for end in missing if not any(boot.commit == end for boot in evidence.boots)]
+    if step.purpose is Purpose.AUDIT:
+        accused = now.belief.members(int(np.argmax(now.belief.mass)))
+        wanted += [parent for one in accused[:1] for parent in graph.parents[int(one)] if free[parent]]
+    root = step.commit if step.purpose is Purpose.SEARCH else None
+    wanted += [root] if root is not None and free[root] else []
+    for commit in _middles(now, free, root):
+        if len(dict.fromkeys(wanted)) >= limit:
+            break
+        wanted.append(commit)
+    return list(dict.fromkeys(wanted))[:limit]
+
+
+def _middles(now: Situation, free: Bools, root: int | None) -> Iterator[int]:
+    """Yield the middles of what is left after every outcome, the likeliest first; `root` is what is looked at now."""
+    graph = now.graph
+    parts: list[Floats] = [now.belief.probability.copy()]
+    if root is not None:
+        parts = _halves(graph, parts[0], root)
+    open_commits = free.copy()
+    while parts:
+        parts.sort(key=lambda part: -round(float(part.sum()), 9))
+        part = parts.pop(0)
+        total = float(part.sum())
+        members = np.flatnonzero(open_commits & (part > 0))
+        if total < 1e-6 or members.size == 0:
+            continue
+        if members.size > 256 and not graph.linear:
+            members = members[np.linspace(0, members.size - 1, 256).astype(np.int64)]
+        below = graph.mass_below(members, part) / total
+        middle = int(members[int(np.argmin(np.round(np.abs(below - 0.5), 6)))])
+        open_commits[middle] = False
+        parts += _halves(graph, part, middle)
+        yield middle
+
+
+def _halves(graph: Graph, part: Floats, commit: int) -> list[Floats]:
+    inside = graph.ancestors([commit])[0]
+    return [np.where(inside, part, 0.0), np.where(inside, 0.0, part)]

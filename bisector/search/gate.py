@@ -1,0 +1,158 @@
+"""Are the two ends different at all? Alternating boots of both, before any commit in between is built."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bisector.search.noise import Readings, shrunk_boot_variance
+from bisector.search.plan import RUNS
+from bisector.search.types import Costs, Evidence, Options
+
+Floats = NDArray[np.float64]
+
+# The ends differ when their difference is 4 standard errors: what keeps 40 repeated looks at no difference honest.
+CLEAR_T = 4.0
+# Enough to start a search when the budget of the gate is spent.
+WORTH_T = 3.0
+# Below the smallest effect of interest by this many standard errors: not reproduced.
+EXCLUDED_T = 2.5
+FIRST_PAIRS = 3
+# So clear that the third pair would tell nothing.
+OBVIOUS_T = 12.0
+FEWEST_PAIRS_TO_EXCLUDE = 5
+FIRST_RUNS = 4
+
+
+class GateVerdict(Enum):
+    """What the gate says of the ends so far."""
+
+    OPEN = "open"
+    DIFFERENT = "different"
+    TOO_SMALL = "too small"
+    SWAPPED = "swapped"
+    UNSEEN = "unseen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """What the boots of both ends say: `delta` > 0 when the bad end is worse, `se` its standard error, in percent.
+
+    `boot_sd` is shrunk to the prior, so that three boots cannot pretend to know it.
+    """
+
+    good_boots: int
+    bad_boots: int
+    delta: float
+    se: float
+    boot_sd: float
+    verdict: GateVerdict
+
+    @property
+    def t(self) -> float:
+        """The difference in standard errors."""
+        return self.delta / self.se if self.se > 0 else 0.0
+
+    @property
+    def detectable(self) -> float | None:
+        """The smallest difference these boots could show (4 standard errors); None before both ends were booted."""
+        return CLEAR_T * self.se if self.good_boots and self.bad_boots else None
+
+
+def smallest_effect(options: Options) -> float:
+    """Return the smallest effect of interest on the readings' log scale."""
+    return float(100 * np.log1p(options.min_effect_percent / 100))
+
+
+def judge(readings: Readings, ends: tuple[int, int], options: Options, *, spent: bool) -> Gate:
+    """Return what the ends' boots say; `ends` are the good and the bad index, `spent` if there is budget for no more."""
+    good, bad = ends
+    at_good, at_bad = readings.commit == good, readings.commit == bad
+    counts = int(at_good.sum()), int(at_bad.sum())
+    boot_variance = shrunk_boot_variance(readings, at_good | at_bad)
+    if min(counts) == 0:
+        verdict = GateVerdict.UNSEEN if spent else GateVerdict.OPEN
+        return _gate(counts, 0.0, 0.0, boot_variance, verdict)
+    variance = boot_variance + readings.run_variance(readings.runs)
+    good_level, good_error = _centre(readings.y[at_good], variance[at_good])
+    bad_level, bad_error = _centre(readings.y[at_bad], variance[at_bad])
+    delta, se = bad_level - good_level, float(np.sqrt(good_error + bad_error))
+    over = spent or min(counts) >= options.max_gate_pairs
+    verdict = _verdict(delta, se, min(counts), smallest_effect(options), spent=over)
+    return _gate(counts, delta, se, boot_variance, verdict)
+
+
+def _gate(counts: tuple[int, int], delta: float, se: float, boot_variance: float, verdict: GateVerdict) -> Gate:
+    return Gate(
+        good_boots=counts[0],
+        bad_boots=counts[1],
+        delta=delta,
+        se=se,
+        boot_sd=float(np.sqrt(boot_variance)),
+        verdict=verdict,
+    )
+
+
+def _centre(y: Floats, variance: Floats) -> tuple[float, float]:
+    """The weighted mean of an end's boots, each pulled in to two deviations from the median; and its variance."""
+    weight = 1 / variance
+    centre = float(np.median(y))
+    if y.size > 2:
+        for _ in range(3):
+            pulled = np.clip(y - centre, -2 * np.sqrt(variance), 2 * np.sqrt(variance))
+            centre += float(weight @ pulled / weight.sum())
+    else:
+        centre = float(weight @ y / weight.sum())
+    return centre, float(1 / weight.sum())
+
+
+def _verdict(delta: float, se: float, pairs: int, smallest: float, *, spent: bool) -> GateVerdict:
+    t = delta / se
+    enough = pairs >= FIRST_PAIRS or (pairs == FIRST_PAIRS - 1 and abs(t) >= OBVIOUS_T)
+    if enough and t <= -CLEAR_T:
+        return GateVerdict.SWAPPED
+    below = delta + EXCLUDED_T * se < smallest
+    if enough and t >= CLEAR_T:
+        return GateVerdict.TOO_SMALL if below else GateVerdict.DIFFERENT
+    if below and pairs >= FEWEST_PAIRS_TO_EXCLUDE:
+        return GateVerdict.TOO_SMALL
+    if spent:
+        return GateVerdict.DIFFERENT if t >= WORTH_T else GateVerdict.UNSEEN
+    return GateVerdict.OPEN
+
+
+def next_end(gate: Gate, evidence: Evidence, ends: tuple[int, int]) -> int:
+    """Return the end to boot next: A B B A, beginning with the one that is ready (an image in hand saves a wait)."""
+    good, bad = ends
+    booted = [boot.commit for boot in evidence.boots if boot.commit in ends]
+    first = booted[0] if booted else (bad if bad in evidence.built and good not in evidence.built else good)
+    second = bad if first == good else good
+    if gate.good_boots != gate.bad_boots:
+        return good if gate.good_boots < gate.bad_boots else bad
+    return first if gate.good_boots % 2 == 0 else second
+
+
+def next_runs(gate: Gate, readings: Readings, options: Options, costs: Costs) -> int:
+    """Return the runs per boot that make the rest of the gate cheapest.
+
+    Pairs needed for 4 standard errors: 16 * 2 v_r / delta^2, v_r = s_b^2 + k s_r^2 / r, and never fewer than three;
+    the difference taken is the one seen less one standard error, or the smallest of interest.
+    """
+    pairs = min(gate.good_boots, gate.bad_boots)
+    if pairs == 0:
+        return FIRST_RUNS
+    runs = np.array(RUNS)
+    expected = max(abs(gate.delta) - gate.se, smallest_effect(options))
+    variance = gate.boot_sd**2 + readings.run_variance(runs)
+    needed = CLEAR_T**2 * 2 * variance / expected**2 - pairs
+    left = np.maximum(needed, max(1, FIRST_PAIRS - pairs))
+    cost = left * 2 * (costs.boot_s + runs * costs.run_s)
+    return int(runs[int(np.argmin(np.round(cost, 6)))])
+
+
+def boots_needed(gate: Gate, readings: Readings, options: Options, runs: int) -> int:
+    """Return the boots (both ends together) that would show the smallest effect of interest at 4 standard errors."""
+    variance = gate.boot_sd**2 + float(readings.run_variance(runs))
+    pairs = CLEAR_T**2 * 2 * variance / smallest_effect(options) ** 2
+    return 2 * max(FIRST_PAIRS, int(np.ceil(pairs)))

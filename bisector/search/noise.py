@@ -1,0 +1,138 @@
+"""From runs to one robust number per boot, and how far runs and boots scatter. Percent on a log scale throughout."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bisector.search.types import Boot, Options
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# The spread below which nothing is believed where the values do not show their own resolution, in percent:
+# an emulated clock that counts instructions repeats boots to about 0.01 %.
+SMALLEST_SD_PERCENT = 0.01
+# The median of |N(0, 2)|: it turns the median distance of two runs into their standard deviation.
+MEDIAN_PAIR_DISTANCE = 0.954
+# A Huber mean at 1.5 sd has 1.06 times the variance of the plain mean under normal noise.
+HUBER_VARIANCE = 1.06
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Readings:
+    """Every boot as one number: `y` = 100 ln(value / reference), signed so that larger is worse.
+
+    Arrays have one element for each boot, in the order given. `run_sd` is pooled over all boots, in percent.
+    """
+
+    y: Floats
+    commit: Ints
+    runs: Ints
+    at_s: Floats
+    machine: Ints
+    reference: float
+    sign: float
+    run_sd: float
+    spread: Floats
+
+    def run_variance(self, runs: Ints | int) -> Floats:
+        """Return the variance of a boot's number that its runs alone cause: k s_r^2 / r."""
+        count = np.asarray(runs, dtype=np.float64)
+        factor = np.where(count <= 2, 1.0, HUBER_VARIANCE)
+        variance: Floats = factor * self.run_sd**2 / np.maximum(count, 1)
+        return variance
+
+    def value_at(self, level: float) -> float:
+        """Return a level in the metric's own unit."""
+        return float(self.reference * np.exp(self.sign * level / 100))
+
+    def percent(self, difference: float) -> float:
+        """Return a difference of levels as percent of the value: negative means a lower value."""
+        return float(100 * np.expm1(self.sign * difference / 100))
+
+
+def worse_sign(options: Options) -> float:
+    """Return +1 if larger values are worse in this search, else -1.
+
+    A search for an improvement takes the better end for the "bad" one: nothing else changes.
+    """
+    return -1.0 if options.higher_is_better != options.find_improvement else 1.0
+
+
+def read(boots: Sequence[Boot], options: Options, good: int) -> Readings:
+    """Return the readings of these boots. Raises ValueError for an empty boot or a value not finite and > 0."""
+    values = [np.asarray(boot.values, dtype=np.float64) for boot in boots]
+    for boot, runs in zip(boots, values, strict=True):
+        if runs.size == 0 or not np.all(np.isfinite(runs) & (runs > 0)):
+            raise ValueError(f"a boot of commit {boot.commit} must hold finite values > 0, got {boot.values}")
+    of_good = [runs for boot, runs in zip(boots, values, strict=True) if boot.commit == good]
+    reference = float(np.median(np.concatenate(of_good or values))) if values else 1.0
+    sign = worse_sign(options)
+    logs = [sign * 100 * np.log(runs / reference) for runs in values]
+    run_sd = pooled_run_sd(logs)
+    return Readings(
+        y=np.array([huber_mean(runs, run_sd) for runs in logs]),
+        commit=np.array([boot.commit for boot in boots], dtype=np.int64),
+        runs=np.array([runs.size for runs in logs], dtype=np.int64),
+        at_s=np.array([boot.at_s for boot in boots], dtype=np.float64),
+        machine=np.array([boot.machine for boot in boots], dtype=np.int64),
+        reference=reference,
+        sign=sign,
+        run_sd=run_sd,
+        spread=np.array([float(np.ptp(runs)) for runs in logs]),
+    )
+
+
+def pooled_run_sd(logs: Sequence[Floats]) -> float:
+    """Return the run deviation within a boot: the median distance of two runs of one boot, / 0.954.
+
+    Pooled over all boots, so it needs no second moment and one wild run does not move it. Never below the
+    resolution: an even distribution over the smallest step seen within a boot (step / sqrt 12), or 0.01 %.
+    """
+    distances = [np.abs(np.subtract.outer(runs, runs))[np.triu_indices(runs.size, 1)] for runs in logs if runs.size > 1]
+    if not distances:
+        return SMALLEST_SD_PERCENT
+    pooled = np.concatenate(distances)
+    # Rounding in the logarithm makes equal values differ by 1e-14 or so; that is no step of the metric.
+    steps = pooled[pooled > 1e-9]
+    resolution = float(steps.min()) / np.sqrt(12) if steps.size else 0.0
+    return float(max(np.median(pooled) / MEDIAN_PAIR_DISTANCE, resolution, SMALLEST_SD_PERCENT))
+
+
+def huber_mean(runs: Floats, run_sd: float) -> float:
+    """Return the Huber mean (Huber 1964) at 1.5 sd: three steps from the median; of one or two runs the plain mean."""
+    if runs.size <= 2:
+        return float(runs.mean())
+    centre = float(np.median(runs))
+    for _ in range(3):
+        centre += float(np.clip(runs - centre, -1.5 * run_sd, 1.5 * run_sd).mean())
+    return centre
+
+
+def boot_sd_prior(run_sd: float) -> float:
+    """Return the median of the prior for the deviation between boots, in percent.
+
+    0.8 % is what 0-day reports show for kernel benchmarks; a lab whose runs scatter more than usual (an emulated
+    machine under the wall clock: 10 to 25 %) scatters more between boots as well.
+    """
+    return max(0.8, run_sd / 4)
+
+
+def shrunk_boot_variance(readings: Readings, select: NDArray[np.bool_]) -> float:
+    """Return s_b^2 from the boots selected, around their commits' means, shrunk to the prior with the weight of 4 boots.
+
+    Source: s_b^2 = (4 * 0.8^2 + df * excess) / (4 + df), excess = variance between boots - k s_r^2 / r.
+    """
+    square, freedom = 0.0, 0
+    for commit in np.unique(readings.commit[select]):
+        of = readings.y[select & (readings.commit == commit)]
+        if of.size > 1:
+            square += float(((of - of.mean()) ** 2).sum())
+            freedom += of.size - 1
+    prior = boot_sd_prior(readings.run_sd) ** 2
+    if freedom == 0:
+        return prior
+    caused = float(np.mean(readings.run_variance(readings.runs[select])))
+    return (4 * prior + max(0.0, square - freedom * caused)) / (4 + freedom)

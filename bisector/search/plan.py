@@ -1,0 +1,221 @@
+"""What to boot next: the look that tells most about the first bad commit per second of machine time."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bisector.search.belief import LAYOUT_SD_PERCENT, Belief
+from bisector.search.graph import Graph
+from bisector.search.noise import Readings
+from bisector.search.types import Costs, Evidence
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# With one or two runs a Huber mean cannot resist an outlier; 16 is where more runs stop to pay for any usual lab.
+RUNS = (3, 4, 6, 8, 12, 16)
+BOOTS = (1, 2, 3, 5, 8)
+# A class with less mass is not worth a search for its middle.
+LIGHT_CLASS = 1e-4
+# How many commits' probabilities are computed to find the middle of the heavy classes, coarse and fine together.
+PROBES = 192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """One possible look: `bits` expected from `boots` boots of `runs` runs that cost `cost_s`, and the split."""
+
+    commit: int
+    runs: int
+    boots: int
+    bad: float
+    built: bool
+    bits: float
+    cost_s: float
+
+    @property
+    def bits_per_s(self) -> float:
+        """What the choice is made by."""
+        return self.bits / self.cost_s
+
+
+def binary_entropy(q: Floats) -> Floats:
+    """Return the entropy of a coin in bits, 0 at both ends."""
+    p = np.clip(q, 1e-12, 1 - 1e-12)
+    entropy: Floats = -(p * np.log2(p) + (1 - p) * np.log2(1 - p))
+    return entropy
+
+
+@cache
+def _table() -> tuple[Floats, Floats, Floats]:
+    """Mutual information of one Gaussian look, on q in [0, 1] and d = shift / deviation in [0, 14]."""
+    q = np.linspace(0, 1, 201)
+    d = np.concatenate([np.linspace(0, 6, 61), np.linspace(6.2, 14, 40)])
+    z, step = np.linspace(-7, 7, 113, retstep=True)
+    density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi) * step
+    half = q[: q.size // 2 + 1]
+    left = np.zeros((half.size, d.size))
+    p = half[:, None]
+    for column, shift in enumerate(d):
+        # After a look at z standard deviations from the good level, and from the bad level.
+        for own, at in ((1 - p, z), (p, z + shift)):
+            ratio = np.exp(np.clip(shift * at - 0.5 * shift**2, -700, 700))
+            after = p * ratio / (p * ratio + (1 - p))
+            left[:, column] += (own * binary_entropy(after) * density).sum(axis=1)
+    information = np.clip(binary_entropy(half)[:, None] - left, 0.0, None)
+    return q, d, np.concatenate([information, information[-2::-1]])
+
+
+def information(q: Floats, d: Floats) -> Floats:
+    """Return the bits that one Gaussian look tells about a side of probability q, d deviations apart.
+
+    I(q, d) = h(q) - E[h(q')], bilinear in a table (the binary-input Gaussian channel). Arrays broadcast.
+    """
+    q_axis, d_axis, table = _table()
+    q, d = np.broadcast_arrays(np.clip(q, 0, 1), np.clip(d, 0, d_axis[-1]))
+    row = np.clip((q * (q_axis.size - 1)).astype(np.int64), 0, q_axis.size - 2)
+    column = np.clip(np.searchsorted(d_axis, d, side="right") - 1, 0, d_axis.size - 2)
+    up = q * (q_axis.size - 1) - row
+    right = (d - d_axis[column]) / (d_axis[column + 1] - d_axis[column])
+    low = table[row, column] * (1 - right) + table[row, column + 1] * right
+    high = table[row + 1, column] * (1 - right) + table[row + 1, column + 1] * right
+    value: Floats = low * (1 - up) + high * up
+    return value
+
+
+def next_look(graph: Graph, evidence: Evidence, readings: Readings, belief: Belief, costs: Costs) -> Proposal | None:
+    """Return the best look, or None when no testable commit can tell anything."""
+    commits = candidates(graph, evidence, belief)
+    if commits.size == 0:
+        return None
+    bad = belief.bad_probability(graph, commits)
+    return _best(commits, bad, evidence, readings, belief, costs)
+
+
+def candidates(graph: Graph, evidence: Evidence, belief: Belief) -> Ints:
+    """Return the commits worth a thought: every built one, and the middle of every class that weighs anything."""
+    built = {boot.commit for boot in evidence.boots} | evidence.built | {graph.good, graph.bad}
+    usable = np.array(sorted(built - evidence.skipped - evidence.marked_good - evidence.marked_bad), dtype=np.int64)
+    middles = list(middle_of_classes(graph, evidence, belief).values())
+    return np.unique(np.concatenate([usable, np.array(middles, dtype=np.int64)])) if usable.size or middles else usable
+
+
+def testable(graph: Graph, evidence: Evidence) -> Bools:
+    """Return which commits could still get their first look: not tried, not skipped, not settled by a person."""
+    open_commits = np.ones(len(graph), dtype=np.bool_)
+    tried = evidence.skipped | evidence.built | evidence.marked_good | evidence.marked_bad
+    closed = sorted(tried | {boot.commit for boot in evidence.boots} | {graph.good, graph.bad})
+    open_commits[closed] = False
+    return open_commits
+
+
+def middle_of_classes(graph: Graph, evidence: Evidence, belief: Belief) -> dict[int, int]:
+    """Return for each class with mass its testable commit whose probability to be bad is nearest 1/2.
+
+    If the leading class has none that splits it, a testable commit outside that does is given in its place.
+    """
+    free = testable(graph, evidence)
+    heavy = np.flatnonzero(belief.mass > LIGHT_CLASS)
+    members = {int(number): np.flatnonzero((belief.of_class == number) & free) for number in heavy}
+    total = sum(of.size for of in members.values())
+    middles = {}
+    for number, of in members.items():
+        if of.size:
+            share = max(8, PROBES * of.size // max(1, total))
+            middles[number] = _nearest_half(graph, belief, of, share)
+    leading = int(np.argmax(belief.mass))
+    if not splits(graph, belief.members(leading), np.array(list(members.get(leading, [])), dtype=np.int64)).any():
+        outside = splitting(graph, evidence, belief.members(leading))
+        if outside is not None:
+            middles[leading] = outside
+    return middles
+
+
+def _nearest_half(graph: Graph, belief: Belief, of: Ints, probes: int) -> int:
+    if graph.linear:
+        probes = of.size
+    coarse = of if of.size <= probes else of[np.unique(np.linspace(0, of.size - 1, probes // 2).astype(np.int64))]
+    bad = belief.bad_probability(graph, coarse)
+    best = int(np.argmin(np.abs(bad - 0.5)))
+    if coarse.size == of.size:
+        return int(coarse[best])
+    # In topological order the probability grows nearly everywhere: the middle lies beside the best coarse one.
+    low, high = coarse[max(0, best - 1)], coarse[min(coarse.size - 1, best + 1)]
+    near = of[(of >= low) & (of <= high)]
+    fine = near[np.unique(np.linspace(0, near.size - 1, min(near.size, probes // 2)).astype(np.int64))]
+    pool = np.unique(np.append(fine, coarse[best]))
+    return int(pool[np.argmin(np.abs(belief.bad_probability(graph, pool) - 0.5))])
+
+
+def splits(graph: Graph, members: Ints, commits: Ints) -> Bools:
+    """Return for each of `commits` whether a look at it can tell some of `members` from others."""
+    if commits.size == 0 or members.size < 2:
+        return np.zeros(commits.size, dtype=np.bool_)
+    mass = np.zeros(len(graph))
+    mass[members] = 1.0
+    inside = graph.mass_below(commits, mass)
+    result: Bools = (inside > 0.5) & (inside < members.size - 0.5)
+    return result
+
+
+def splitting(graph: Graph, evidence: Evidence, members: Ints) -> int | None:
+    """Return the testable commit anywhere that splits these commits most evenly, or None."""
+    if not 2 <= members.size <= 512:
+        return None
+    inside = graph.descendants(members).sum(axis=0)
+    even = np.minimum(inside, members.size - inside)
+    even[~testable(graph, evidence)] = 0
+    best = int(np.argmax(even))
+    return best if even[best] > 0 else None
+
+
+def _best(
+    commits: Ints, bad: Floats, evidence: Evidence, readings: Readings, belief: Belief, costs: Costs
+) -> Proposal | None:
+    ready = evidence.built | {boot.commit for boot in evidence.boots}
+    wait = np.array([0.0 if int(commit) in ready else costs.build_s for commit in commits])
+    known = _precisions(commits, readings, belief)
+    runs, boots = (grid.ravel() for grid in np.meshgrid(RUNS, BOOTS, indexing="ij"))
+    variance = belief.boot_variance + readings.run_variance(runs)
+    before = _useful_precision(known)[:, None]
+    after = _useful_precision(known[:, None] + boots / variance)
+    bits = information(bad[:, None], np.abs(belief.delta) * np.sqrt(np.maximum(0.0, after - before)))
+    cost = wait[:, None] + boots * (costs.boot_s + runs * costs.run_s)
+    # Rounded, so that the last digit of a sum (another direction, another unit) does not decide a tie.
+    score = np.round(np.log(np.maximum(bits / np.maximum(cost, 1e-9), 1e-300)), 9)
+    commit, way = np.unravel_index(int(np.argmax(score)), score.shape)
+    if bits[commit, way] <= 1e-9:
+        return None
+    return Proposal(
+        commit=int(commits[commit]),
+        runs=int(runs[way]),
+        boots=int(boots[way]),
+        bad=float(bad[commit]),
+        built=bool(wait[commit] == 0),
+        bits=float(bits[commit, way]),
+        cost_s=float(cost[commit, way]),
+    )
+
+
+def _precisions(commits: Ints, readings: Readings, belief: Belief) -> Floats:
+    """The precision that each commit's boots have gathered so far."""
+    each = 1 / (belief.boot_variance + readings.run_variance(readings.runs))
+    return np.array([each[readings.commit == commit].sum() for commit in commits])
+
+
+def _useful_precision(precision: Floats) -> Floats:
+    """What is left of a precision behind the layout offset: J(p) = p / (1 + s_c^2 p)."""
+    useful: Floats = precision / (1 + LAYOUT_SD_PERCENT**2 * precision)
+    return useful
+
+
+def best_runs(readings: Readings, boot_variance: float, costs: Costs) -> int:
+    """Return the runs per boot that tell most per second: r = (s_r / s_b) sqrt(boot_s / run_s), between 3 and 16.
+
+    Source: Kalibera and Jones 2013, the optimum for two levels of repetition.
+    """
+    best = readings.run_sd / np.sqrt(max(boot_variance, 1e-12)) * np.sqrt(costs.boot_s / max(costs.run_s, 1e-9))
+    return int(np.clip(np.round(best), 3, 16))
