@@ -11,9 +11,11 @@ from bisector.search.drive import DriveResult, LookTaken, drive
 from bisector.search.engine import propose
 from bisector.search.forecast import assess, rank_builds
 from bisector.search.graph import Graph
+from bisector.search.simulate import STRATEGIES, Tally, Trial, World, simulate
 from bisector.search.types import Assessment, Boot, CommitVerdict, Costs, Evidence, Finding, Look, Options
 
 __all__ = [
+    "STRATEGIES",
     "AnswerKind",
     "Assessment",
     "Boot",
@@ -27,9 +29,13 @@ __all__ = [
     "LookTaken",
     "Options",
     "Purpose",
+    "Tally",
+    "Trial",
     "Verdict",
+    "World",
     "assess",
     "drive",
     "propose",
     "rank_builds",
+    "simulate",
 ]

@@ -36,7 +36,7 @@ class AuditVerdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """The pairs so far: `jump` and its standard error in percent of the log scale; `log_odds` of a jump against none."""
+    """The pairs so far: `jump` and its error in percent (log scale), `log_odds` of a jump against none."""
 
     accused: int
     parent: int

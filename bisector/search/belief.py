@@ -181,7 +181,7 @@ def _classes(graph: Graph, rows: Bools) -> tuple[Ints, Bools, Floats]:
     rank[order] = np.arange(order.size)
     of_class = np.full(len(graph), -1, dtype=np.int64)
     of_class[candidates] = rank[inverse]
-    weight = np.bincount(of_class[candidates], weights=graph.weights[candidates])
+    weight: Floats = np.bincount(of_class[candidates], weights=graph.weights[candidates]).astype(np.float64)
     return of_class, columns[:, first[order]].T, weight
 
 
@@ -326,7 +326,7 @@ def _unit_log(y: Floats, variance: Floats, of_unit: Floats, grid: Floats, flat: 
     scaled = (y[:, None, None] - fine) ** 2 / variance[:, :, None]
     density = (1 - FLAT_SHARE) / np.sqrt(2 * np.pi * variance)[:, :, None] * np.exp(-0.5 * scaled) + flat
     boots = np.log(density)
-    log = (of_unit @ boots.reshape(y.size, -1)).reshape(of_unit.shape[0], *boots.shape[1:])
+    log: Floats = (of_unit @ boots.reshape(y.size, -1)).reshape(of_unit.shape[0], *boots.shape[1:])
     if reach == 0:
         return log
     kernel = np.exp(-0.5 * (step * np.arange(-reach, reach + 1) / LAYOUT_SD_PERCENT) ** 2)

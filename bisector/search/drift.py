@@ -47,12 +47,12 @@ def fit_trend(*, at_s: Floats, y: Floats, bad: Floats, variance: Floats, levels:
     # The levels are refined, not free: 10 percent either way keeps the system solvable when one side has no boot.
     ridge = np.diag([1e-2, 1e-2, *[COEFFICIENT_SD_PERCENT**-2.0] * 3])
     normal = (design.T * weight) @ design + ridge
-    fitted = np.zeros(5)
+    fitted: Floats = np.zeros(5)
     for _ in range(3):
         # Clipped around the last fit: a steep drift must not be mistaken for wild boots.
         left = y - expected - design @ fitted
         target = design @ fitted + np.clip(left, -CLIP_SD * np.sqrt(total), CLIP_SD * np.sqrt(total))
-        fitted = np.linalg.solve(normal, design.T @ (weight * target))
+        fitted = np.asarray(np.linalg.solve(normal, design.T @ (weight * target)), dtype=np.float64)
     shape = powers @ fitted[2:]
     return Trend(
         middle_s=middle,

@@ -34,7 +34,7 @@ def assess(graph: Graph, evidence: Evidence, options: Options) -> Assessment:
         bad = float(np.median(readings.y[readings.commit == graph.bad]))
     detectable = now.gate.detectable
     return Assessment(
-        probability=belief.probability,
+        probability=tuple(belief.probability.tolist()),
         verdicts=verdicts(graph, evidence, readings, belief),
         good_level=None if good is None else readings.value_at(good),
         bad_level=None if bad is None else readings.value_at(bad),

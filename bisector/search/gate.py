@@ -66,7 +66,7 @@ def smallest_effect(options: Options) -> float:
 
 
 def judge(readings: Readings, ends: tuple[int, int], options: Options, *, spent: bool) -> Gate:
-    """Return what the ends' boots say; `ends` are the good and the bad index, `spent` if there is budget for no more."""
+    """Return what the ends' boots say; `ends` are (good, bad), `spent` is True when there is no budget for more."""
     good, bad = ends
     at_good, at_bad = readings.commit == good, readings.commit == bad
     counts = int(at_good.sum()), int(at_bad.sum())

@@ -121,7 +121,7 @@ def boot_sd_prior(run_sd: float) -> float:
 
 
 def shrunk_boot_variance(readings: Readings, select: NDArray[np.bool_]) -> float:
-    """Return s_b^2 from the boots selected, around their commits' means, shrunk to the prior with the weight of 4 boots.
+    """Return s_b^2 from these boots around their commits' means, shrunk to the prior with the weight of 4 boots.
 
     Source: s_b^2 = (4 * 0.8^2 + df * excess) / (4 + df), excess = variance between boots - k s_r^2 / r.
     """

@@ -128,7 +128,8 @@ def refuted(readings: Readings, belief: Belief, audit: Audit) -> str:
 
 def inseparable(count: int, skipped: int) -> str:
     """Return why a set is the answer."""
-    return f"The first bad commit is one of {count}: {skipped} of them could not be tested and nothing else separates them."
+    untested = f"{skipped} of them could not be tested" if skipped else "no commit is left that could be tested"
+    return f"The first bad commit is one of {count}: {untested} and nothing else separates them."
 
 
 def spent(evidence: Evidence, options: Options, state: str) -> str:

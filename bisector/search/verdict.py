@@ -45,7 +45,7 @@ def _one(
         interval = (min(bounds), max(bounds))
     return CommitVerdict(
         commit=commit,
-        verdict=_verdict(graph, evidence, belief, commit, probability),
+        verdict=_verdict(evidence, belief, commit, probability),
         bad_probability=probability,
         effect_percent=effect,
         interval_percent=interval,
@@ -54,7 +54,7 @@ def _one(
     )
 
 
-def _verdict(graph: Graph, evidence: Evidence, belief: Belief, commit: int, probability: float) -> Verdict:
+def _verdict(evidence: Evidence, belief: Belief, commit: int, probability: float) -> Verdict:
     if commit in evidence.skipped:
         return Verdict.SKIPPED
     if commit in evidence.marked_good:
