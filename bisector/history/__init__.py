@@ -1,1 +1,1 @@
-"""The commits: names to ids, ranges to graphs, work trees, bisect logs. The only importer of GitPython."""
+"""The commits: names to ids, range to graph, work trees, bisect log. The only room that imports GitPython."""

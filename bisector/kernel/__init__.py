@@ -1,1 +1,1 @@
-"""A commit becomes a bootable image: configure, build, store."""
+"""A commit becomes a bootable image: configure, build, prove, store. Knows neither git nor sessions."""
