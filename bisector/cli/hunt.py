@@ -1,21 +1,25 @@
 """Launching, driving and ending a hunt: what `start`, `resume` and `demo` share."""
 
+import json
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 from bisector import __version__
+from bisector.cli.display import Current, Display
 from bisector.model.commit import CommitRange
+from bisector.model.errors import UsageError
 from bisector.model.events import SessionStarted
 from bisector.model.outcome import AnswerKind
-from bisector.recipe.load import LoadedRecipe, load_recipe
+from bisector.recipe.load import LoadedRecipe, load_recipe, parse_recipe
+from bisector.search.types import Assessment
 from bisector.session.controller import Controller, StopRequest
 from bisector.session.home import Home
-from bisector.session.ports import Observer
+from bisector.session.outlook import Outlook
 from bisector.session.state import SessionState, Status, fold
 
 EXIT_FOUND = 0
@@ -49,28 +53,45 @@ class Prepared:
         )
 
 
-def prepare(home: Home, recipe: Path, overrides: Sequence[str], name: str | None) -> Prepared:
+def prepare(
+    home: Home, recipe: Path, overrides: Sequence[str], name: str | None, *, machines: Sequence[str] = ()
+) -> Prepared:
     """Check everything that can be checked before anything is written.
 
     Raises RecipeError, RevisionError, MissingPackageError or UsageError.
     """
-    from bisector.cli.wiring import check_programs, check_tests
+    from bisector.cli.wiring import check_lab, check_tests
     from bisector.history.repository import Repository
 
-    loaded = load_recipe(recipe, overrides=overrides)
+    loaded = load_recipe(recipe, overrides=(*overrides, *_machine_override(recipe, machines)))
     chosen = name or loaded.recipe.name
     home.free_name(chosen)
-    check_tests(loaded.recipe)
     repository = Repository.open(Path(loaded.recipe.repo))
     commits = repository.read_range(loaded.recipe.good, loaded.recipe.bad)
-    check_programs(loaded.recipe)
+    check_lab(loaded.recipe)
+    check_tests(home, loaded.recipe)
     return Prepared(name=chosen, loaded=loaded, range=commits)
 
 
-def drive(home: Home, name: str, observer: Observer) -> tuple[SessionState, int]:
+def _machine_override(recipe: Path, machines: Sequence[str]) -> tuple[str, ...]:
+    if not machines:
+        return ()
+    known = {machine.name: machine for machine in load_recipe(recipe).recipe.machines}
+    unknown = [name for name in machines if name not in known]
+    if unknown:
+        raise UsageError(
+            f"--machine {unknown[0]}: the recipe has no machine of that name",
+            details=f"It has: {', '.join(known)}.",
+            resolution=f"See machines: in {recipe}",
+        )
+    kept = [known[name].model_dump(mode="json") for name in machines]
+    return (f"machines={json.dumps(kept)}",)
+
+
+def drive(home: Home, name: str, watch: Callable[[Current], Display]) -> tuple[SessionState, int]:
     """Drive a session until it ends, pauses or is interrupted; return its state and the exit code.
 
-    Raises SessionLockedError if another controller drives it, and what `wire` raises.
+    `watch` makes the observer. Raises SessionLockedError if another controller drives it, and what `wire` raises.
     """
     from bisector.cli.wiring import wire
 
@@ -78,9 +99,15 @@ def drive(home: Home, name: str, observer: Observer) -> tuple[SessionState, int]
         state = fold(journal.entries)
         if state.status is Status.FINISHED:
             return state, exit_code(state)
-        recipe = load_recipe(state.recipe_text).recipe
+        recipe = parse_recipe(state.recipe_text)
+        outlook = Outlook(state, recipe)
         rig = wire(home, state, recipe)
         stop = StopRequest()
+
+        def current() -> tuple[SessionState, Assessment | None]:
+            return controller.state, outlook.assessment(controller.state)
+
+        display = watch(current)
         controller = Controller(
             journal,
             home.session_folder(name),
@@ -88,10 +115,10 @@ def drive(home: Home, name: str, observer: Observer) -> tuple[SessionState, int]
             builder=rig.builder,
             machines=rig.machines,
             higher_is_better=rig.higher_is_better,
-            observer=observer,
+            observer=display,
             stop=stop,
         )
-        with _signals_stop(stop, name):
+        with _signals_stop(stop, name), display:
             state = controller.run()
         if state.status is Status.FINISHED:
             rig.dispose()

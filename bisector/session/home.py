@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bisector.model.errors import UsageError
 from bisector.model.events import SessionStarted
-from bisector.session.journal import JOURNAL_NAME, Journal, create_journal, open_journal, session_lock
+from bisector.session.journal import JOURNAL_NAME, Journal, create_journal, is_driven, open_journal, session_lock
 
 
 class Home:
@@ -110,13 +110,7 @@ class Home:
 
     def is_driven(self, name: str) -> bool:
         """Does a controller drive this session now? Without it a session that says "running" was interrupted."""
-        from bisector.model.errors import SessionLockedError
-
-        try:
-            with session_lock(self.session_folder(name)):
-                return False
-        except SessionLockedError:
-            return True
+        return is_driven(self.session_folder(name))
 
 
 def _last_written(folder: Path) -> float:

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +22,7 @@ from bisector.session.state import Entry
 
 SCHEMA_VERSION = 1
 JOURNAL_NAME = "journal.sqlite3"
+LOCK_NAME = "lock"
 
 _EVENTS: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
 
@@ -160,20 +161,43 @@ def session_lock(folder: Path) -> Iterator[None]:
 
     The kernel drops the lock with its holder, so neither `kill -9` nor a reused pid can leave it behind.
     """
-    path = folder / "lock"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _locked(descriptor):
             holder = os.read(descriptor, 64).decode(errors="replace").strip()
             raise SessionLockedError(
                 f"Session {folder.name} is driven by another controller (pid {holder or 'unknown'})",
                 resolution=f"Look on: bisector status {folder.name}",
-            ) from None
+            )
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    # Somebody who only asks `is_driven` holds the lock for a moment: try again before giving up.
+    for _ in range(5):
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def is_driven(folder: Path) -> bool:
+    """Does a controller hold this session now? Leaves no trace."""
+    try:
+        descriptor = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
     finally:
         os.close(descriptor)
 

@@ -220,7 +220,8 @@ def test_a_crash_at_any_step_changes_neither_the_answer_nor_repeats_finished_wor
     events = events_of(folder)
     finished = [event for event in events if isinstance(event, RunFinished)]
     assert len({(event.boot, event.run) for event in finished}) == len(finished)
-    assert len(finished) == len(lab.runs), "a run was made and not counted, or counted and not made"
+    # The run that was being made at a crash is lost, nothing else is; nothing is counted that was not made.
+    assert len(finished) <= len(lab.runs) <= len(finished) + len(crashes)
     built = [event.commit for event in events if isinstance(event, KernelBuilt)]
     assert len(built) == len(set(built))
 

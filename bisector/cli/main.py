@@ -1,0 +1,295 @@
+"""The commands. No logic here: each gathers what it needs, calls one function of another room, and prints.
+
+Nothing heavy is imported at the top: `bisector --help` and `bisector status` must answer at once.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import click
+
+from bisector import __version__
+from bisector.model.errors import BisectorError
+from bisector.session.home import Home
+
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Commands(click.Group):
+    """Commands in the order a hunt meets them, not by the alphabet."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order they were defined."""
+        del ctx
+        return list(self.commands)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit: 0 found, 1 no single commit, 2 usage, 3 paused, 4 session, 130 interrupted."""
+    try:
+        code = command_line.main(args=arguments, prog_name="bisector", standalone_mode=False)
+    except BisectorError as error:
+        tell(error)
+        sys.exit(error.exit_code)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader (`head`) had enough.
+        sys.stderr.close()
+        sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def tell(error: BisectorError) -> None:
+    """Print an error for people: what happened, where, what to type next."""
+    lines = [f"bisector: {error.brief}"]
+    lines += [f"    {line}" for line in error.details.splitlines()]
+    lines += [f"  {line}" for line in error.resolution.splitlines()]
+    click.echo("\n".join(lines), err=True)
+
+
+@click.group(cls=Commands, context_settings=SETTINGS)
+@click.version_option(__version__, prog_name="bisector")
+def command_line() -> None:
+    """Find the commit that made a Linux kernel slower, with a stated probability.
+
+    \b
+    See it work, nothing needed but this machine:  bisector demo
+    Your own hunt:                                 bisector start RECIPE.yaml --dry-run
+    """
+
+
+def _quiet(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("-q", "--quiet", is_flag=True, help="Print only the answer.")(function)
+
+
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("--plain", is_flag=True, help="Event lines instead of the live view.")(function)
+
+
+def _json(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("--json", "as_json", is_flag=True, help="JSON for scripts.")(function)
+
+
+@command_line.command()
+@click.option(
+    "--clock",
+    type=click.Choice(["instructions", "wall"]),
+    default="instructions",
+    show_default=True,
+    help="What the embedded machine's time is: executed instructions (nearly no noise) or real time (much).",
+)
+@click.option("--history", type=click.Path(path_type=Path), help="Where to make the kernel history.")
+@click.option("--name", help="The session's name.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one value of the recipe.")
+@click.option("--dry-run", is_flag=True, help="Make the history, check everything, say what would be done.")
+@_plain
+@_quiet
+def demo(
+    clock: str,
+    history: Path | None,
+    name: str | None,
+    overrides: tuple[str, ...],
+    dry_run: bool,
+    plain: bool,
+    quiet: bool,
+) -> int:
+    """Hunt a planted slowdown in a real kernel on an embedded QEMU machine.
+
+    Makes a git history from the distribution's kernel source, then builds, boots and measures its way to the commit
+    that makes page faults slow. Run it again after an interruption and it goes on.
+
+    \b
+    Example:  bisector demo --clock wall
+    """
+    from bisector.cli import demo as demonstration
+
+    home = Home.of_this_user()
+    repository = (history or home.folder / "demo" / "linux").absolute()
+    demonstration.make_history(repository)
+    recipe = demonstration.demo_folder() / demonstration.RECIPES[clock]
+    wanted = name or recipe.stem.replace("demo", "page-test-demo")
+    chosen, exists = demonstration.session_name(home, wanted)
+    if exists:
+        return _drive(home, chosen, plain=plain, quiet=quiet)
+    changes = (f"repo={json.dumps(str(repository))}", *overrides)
+    return _start(home, recipe, changes, chosen, dry_run=dry_run, plain=plain, quiet=quiet)
+
+
+@command_line.command()
+@click.argument("recipe", type=click.Path(path_type=Path))
+@click.option("--name", help="The session's name; the recipe's if not given.")
+@click.option("--good", metavar="REV", help="A commit believed good; overrides the recipe.")
+@click.option("--bad", metavar="REV", help="A commit believed bad; overrides the recipe.")
+@click.option("--repo", metavar="DIR", help="The kernel repository; overrides the recipe.")
+@click.option("--machine", "machines", multiple=True, metavar="M", help="Only these machines of the recipe.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one value of the recipe.")
+@click.option("--dry-run", is_flag=True, help="Check everything and say what would be done; write nothing.")
+@_plain
+@_quiet
+def start(
+    recipe: Path,
+    name: str | None,
+    good: str | None,
+    bad: str | None,
+    repo: str | None,
+    machines: tuple[str, ...],
+    overrides: tuple[str, ...],
+    dry_run: bool,
+    plain: bool,
+    quiet: bool,
+) -> int:
+    """Start a hunt from a recipe.
+
+    \b
+    Example:  bisector start page-test.yaml --good v2.6.37 --bad v2.6.38 --set search.confidence=0.995
+    """
+    named = {"good": good, "bad": bad, "repo": repo}
+    # JSON strings are YAML strings: an id of digits stays text.
+    changes = [f"{key}={json.dumps(value)}" for key, value in named.items() if value is not None]
+    home = Home.of_this_user()
+    return _start(
+        home, recipe, (*overrides, *changes), name, machines=machines, dry_run=dry_run, plain=plain, quiet=quiet
+    )
+
+
+def _start(
+    home: Home,
+    recipe: Path,
+    overrides: Sequence[str],
+    name: str | None,
+    *,
+    machines: tuple[str, ...] = (),
+    dry_run: bool,
+    plain: bool,
+    quiet: bool,
+) -> int:
+    from bisector.cli import forecast, hunt
+
+    prepared = hunt.prepare(home, recipe, overrides, name, machines=machines)
+    if dry_run:
+        click.echo(forecast.text(prepared))
+        return 0
+    home.create(prepared.started())
+    return _drive(home, prepared.name, plain=plain, quiet=quiet)
+
+
+@command_line.command()
+@click.argument("session", required=False)
+@_plain
+@_quiet
+def resume(session: str | None, plain: bool, quiet: bool) -> int:
+    """Go on with a hunt; the one last worked on if none is named.
+
+    \b
+    Example:  bisector resume page-test-demo
+    """
+    home = Home.of_this_user()
+    return _drive(home, home.pick(session), plain=plain, quiet=quiet)
+
+
+def _drive(home: Home, name: str, *, plain: bool, quiet: bool) -> int:
+    from bisector.cli import hunt, show
+
+    state, code = hunt.drive(home, name, lambda current: show.observer(current, plain=plain, quiet=quiet))
+    click.echo(show.ending(state, quiet=quiet))
+    return code
+
+
+@command_line.command(name="list")
+@_json
+def list_sessions(as_json: bool) -> None:
+    """List the sessions, the one last worked on first."""
+    from bisector.cli import show
+
+    click.echo(show.sessions(Home.of_this_user(), as_json=as_json))
+
+
+@command_line.command()
+@click.argument("session", required=False)
+@click.option("--why", is_flag=True, help="Explain the next step with its numbers.")
+@_json
+def status(session: str | None, why: bool, as_json: bool) -> None:
+    """Say where a hunt stands; the one last worked on if none is named.
+
+    \b
+    Example:  bisector status page-test-demo --why
+    """
+    from bisector.cli import show
+
+    home = Home.of_this_user()
+    click.echo(show.status(home, home.pick(session), why=why, as_json=as_json))
+
+
+@command_line.command()
+@click.argument("session", required=False)
+@click.option("--git", "as_git", is_flag=True, help="A log that `git bisect replay` accepts.")
+@_json
+def log(session: str | None, as_git: bool, as_json: bool) -> None:
+    """Print what happened, a line an event.
+
+    \b
+    Example:  bisector log page-test-demo --git > bisect.log && git bisect replay bisect.log
+    """
+    from bisector.cli import show
+
+    home = Home.of_this_user()
+    name = home.pick(session)
+    click.echo(show.git_log(home, name) if as_git else show.log(home, name, as_json=as_json), nl=not as_git)
+
+
+@command_line.command()
+@click.argument("session", required=False)
+@click.option("--format", "form", type=click.Choice(["text", "mmtests", "json"]), default="text", show_default=True)
+@click.option(
+    "--percent-of",
+    type=click.Choice(["base", "new"]),
+    default="base",
+    show_default=True,
+    help="mmtests: what a percentage is of; `new` as in the tables of 2011.",
+)
+def report(session: str | None, form: str, percent_of: Literal["base", "new"]) -> None:
+    """Print the report of a hunt.
+
+    \b
+    Example:  bisector report page-test-demo --format mmtests
+    """
+    from bisector.cli import show
+
+    home = Home.of_this_user()
+    click.echo(show.report(home, home.pick(session), form=form, percent_of=percent_of))
+
+
+@command_line.command()
+@click.option("--commits", type=click.IntRange(min=2), default=1000, show_default=True, help="How long the range is.")
+@click.option("--effect", type=float, default=5.0, show_default=True, help="The slowdown, in percent.")
+@click.option("--boot-sd", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Between boots, percent.")
+@click.option("--run-sd", type=click.FloatRange(min=0), default=3.0, show_default=True, help="Within a boot, percent.")
+@click.option("--build-s", type=click.FloatRange(min=0.01), default=300.0, show_default=True, help="Seconds a build.")
+@click.option("--boot-s", type=click.FloatRange(min=0.01), default=120.0, show_default=True, help="Seconds a boot.")
+@click.option("--run-s", type=click.FloatRange(min=0.01), default=20.0, show_default=True, help="Seconds a run.")
+@click.option("--outliers", type=click.FloatRange(0, 1), default=0.02, show_default=True, help="Fraction of wild runs.")
+@click.option("--drift", type=float, default=0.0, show_default=True, help="Percent an hour.")
+@click.option(
+    "--unbuildable", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Fraction, in clusters."
+)
+@click.option("--no-regression", is_flag=True, help="Both ends are equal.")
+@click.option("--trials", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
+@click.option("--strategy", type=click.Choice(["belief", "classic"]), default="belief", show_default=True)
+@_json
+def simulate(**values: Any) -> None:
+    """Say what a hunt would cost and how sure it would be, on invented labs.
+
+    \b
+    Example:  bisector simulate --commits 10000 --effect 2 --boot-sd 0.5 --run-sd 1
+    """
+    from bisector.cli import forecast
+
+    click.echo(forecast.simulation(**values))

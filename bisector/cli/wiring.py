@@ -1,0 +1,115 @@
+"""The one place where the rooms are put together: a recipe and a session become a builder and machines."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from bisector.bench.compile import build_suite
+from bisector.bench.runner import SuiteRunner
+from bisector.history.repository import Repository
+from bisector.history.worktree import WorkTree
+from bisector.kernel.builder import KernelBuilder
+from bisector.kernel.store import ImageCache
+from bisector.lab.qemu import EmbeddedMachine, check_programs
+from bisector.model.kernel import KernelImage
+from bisector.model.machine import BootRecord
+from bisector.model.sample import RunRecord
+from bisector.recipe.schema import Recipe
+from bisector.session.home import Home
+from bisector.session.ports import Machine, OnProgress
+from bisector.session.state import SessionState
+
+CACHE_BYTES = 8 * 2**30
+"""Built kernels kept over all sessions; a demonstration kernel is 3 MB, a distribution's 100 MB."""
+
+BATCHES = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rig:
+    """What drives a session's outside. `dispose` drops what only an unfinished session needs."""
+
+    builder: KernelBuilder
+    machines: dict[str, Machine]
+    higher_is_better: bool
+    work_tree: WorkTree
+    folder: Path
+
+    def dispose(self) -> None:
+        """Remove the builder's work tree and objects: a finished session needs only its images and journal."""
+        self.builder.close()
+        self.work_tree.remove()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class MeasuringMachine:
+    """A lab machine with the suite on it: the port `session.ports.Machine`, put together from lab and bench."""
+
+    def __init__(self, machine: EmbeddedMachine, suite: SuiteRunner) -> None:
+        self._machine = machine
+        self._suite = suite
+
+    @property
+    def name(self) -> str:
+        """The name people gave it."""
+        return self._machine.name
+
+    def recover(self) -> None:
+        """End what a dead controller left."""
+        self._machine.recover()
+
+    def boot(self, image: KernelImage, *, console: Path, on_progress: OnProgress) -> BootRecord:
+        """Boot, prove, and put the suite in place."""
+        record = self._machine.boot(image, console=console, on_progress=on_progress)
+        self._suite.install(self._machine)
+        return record
+
+    def calibrate(self, *, log: Path) -> BATCHES:
+        """Operations per sample of each test."""
+        return self._suite.calibrate(self._machine, log)
+
+    def run(self, batches: BATCHES, *, log: Path, on_progress: OnProgress) -> RunRecord:
+        """Every test once."""
+        return self._suite.run(self._machine, batches, log, on_progress=on_progress)
+
+    def release(self) -> None:
+        """Shut it down."""
+        self._machine.release()
+
+
+def check_tests(home: Home, recipe: Recipe) -> None:
+    """Raise UsageError if the recipe names a test that the suite does not have."""
+    SuiteRunner(recipe.benchmark, build_suite(home.suite))
+
+
+def check_lab(recipe: Recipe) -> None:
+    """Raise MissingPackageError if this host lacks what the recipe's machines or builds need."""
+    if recipe.machines:
+        check_programs()
+
+
+def wire(home: Home, state: SessionState, recipe: Recipe) -> Rig:
+    """The real builder and machines of a session. Raises UsageError or BuilderError if they cannot be had."""
+    folder = home.session_folder(state.name)
+    repository = Repository.open(Path(state.repo))
+    tree = WorkTree(repository, folder / "build" / "tree")
+    builder = KernelBuilder(
+        recipe.kernel,
+        Path("/"),  # a session's recipe names its files by absolute paths
+        source=tree,
+        good=state.range.good.id,
+        folder=folder / "build",
+        cache=ImageCache(home.kernels, CACHE_BYTES),
+    )
+    suite = SuiteRunner(recipe.benchmark, build_suite(home.suite))
+    machines: dict[str, Machine] = {
+        part.name: MeasuringMachine(EmbeddedMachine(part, folder / "machines" / part.name), suite)
+        for part in recipe.machines
+    }
+    return Rig(
+        builder=builder,
+        machines=machines,
+        higher_is_better=suite.tests[0].higher_is_better,
+        work_tree=tree,
+        folder=folder / "build",
+    )
