@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bisector.bench.parse import SuiteOutputError, failure_reason, parse_calibrations, parse_samples
-from bisector.bench.tests import Test, known_tests, wanted_tests
+from bisector.bench.tests import Test, read_listing, wanted_tests
 from bisector.model.errors import KernelError, MachineError
 from bisector.model.outcome import Outcome
 from bisector.model.progress import OnProgress, Progress
@@ -113,11 +113,9 @@ class SuiteRunner:
     def __init__(self, part: BenchmarkPart, binary: Path) -> None:
         self._part = part
         self._binary = binary
-        self._known = known_tests(binary)
-        self._tests = wanted_tests(part, self._known)
-        self._digest = binary.name.removeprefix("bisector-suite-")
+        self._listing = read_listing(binary)
+        self._tests = wanted_tests(part, self._listing.tests)
         self._remote = f"{REMOTE_FOLDER}/{binary.name}"
-        self._source_digest: str | None = None
 
     @property
     def tests(self) -> tuple[Test, ...]:
@@ -156,7 +154,7 @@ class SuiteRunner:
         output = self._job(remote, ["run-all", "--batches", asked], log, on_progress, "measuring")
         duration_s = time.monotonic() - started
         try:
-            env, samples = parse_samples(output.stdout, self._known)
+            env, samples = parse_samples(output.stdout, self._listing.tests)
             self._check_env(env, output.tag)
             _check_names([f"{s.test}={s.ops}" for s in samples], [f"{test}={ops}" for test, ops in batches])
         except SuiteOutputError as error:
@@ -188,12 +186,9 @@ class SuiteRunner:
     def _check_env(self, env: dict[str, Any], tag: str) -> None:
         if env["tag"] != tag:
             raise SuiteOutputError(f'the output is of another job: tag "{env["tag"]}", expected "{tag}"', line=1)
-        # The first digest of a session is the program that was uploaded; a later one that differs is not that one.
-        if self._source_digest is None:
-            self._source_digest = env["digest"]
-        if env["digest"] != self._source_digest:
+        if env["digest"] != self._listing.digest:
             raise SuiteOutputError(
-                f"another suite answered: digest {env['digest']}, expected {self._source_digest}", line=1
+                f"another suite answered: digest {env['digest']}, expected {self._listing.digest}", line=1
             )
 
 

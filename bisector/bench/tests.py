@@ -35,22 +35,37 @@ class Test:
     faults_per_op: float | None
 
 
-def known_tests(program: Path) -> tuple[Test, ...]:
-    """The tests of a compiled suite (`build_suite`), in its order. Raises BuilderError if it does not answer."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What a compiled suite says of itself: its tests in order, and the digest of the sources it was made from."""
+
+    tests: tuple[Test, ...]
+    digest: str
+
+
+def read_listing(program: Path) -> Listing:
+    """Ask a compiled suite (`build_suite`). Raises BuilderError if it does not answer as it should."""
     try:
         done = subprocess.run(
             [str(program), "--list", "--json"], capture_output=True, check=True, timeout=LIST_TIMEOUT_S
         )
-        listed = json.loads(done.stdout)["tests"]
-        return tuple(
-            Test(higher_is_better={"higher": True, "lower": False}[fields.pop("better")], **fields) for fields in listed
-        )
+        listed = json.loads(done.stdout)
+        tests = [
+            Test(higher_is_better={"higher": True, "lower": False}[fields.pop("better")], **fields)
+            for fields in listed["tests"]
+        ]
+        return Listing(tests=tuple(tests), digest=listed["digest"])
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
         raise BuilderError(
             f"The benchmark suite does not list its tests: {error}",
             details=f"program: {program}",
             resolution=f"Remove {program}; it is compiled again.",
         ) from error
+
+
+def known_tests(program: Path) -> tuple[Test, ...]:
+    """The tests of a compiled suite, in its order. Raises BuilderError as `read_listing`."""
+    return read_listing(program).tests
 
 
 def wanted_tests(part: BenchmarkPart, known: Sequence[Test]) -> tuple[Test, ...]:

@@ -78,6 +78,13 @@ static void check_window(const unsigned char *end, unsigned char mark)
                     bytes[at], mark);
 }
 
+/* As many bytes down as up: a shrink that grows, as AIM9's does, would show here and nowhere else. */
+static void end_call(const struct work *work, unsigned char *end)
+{
+    if (move_break(end, -(intptr_t)ROOM_BYTES) != work->base)
+        give_up(EX_CHECK, "brk: the break did not come back to where it was");
+}
+
 void page_batch(struct work *work, uint64_t ops)
 {
     for (uint64_t calls = ops / (PAGE_TEST_ROUNDS * OPS_PER_ROUND); calls > 0; calls--) {
@@ -92,7 +99,7 @@ void page_batch(struct work *work, uint64_t ops)
             }
         }
         check_window(end, mark);
-        move_break(end, -(intptr_t)ROOM_BYTES);
+        end_call(work, end);
     }
 }
 
@@ -105,6 +112,6 @@ void brk_batch(struct work *work, uint64_t ops)
             for (unsigned page = 0; page < PAGES_PER_ROUND; page++)
                 end = move_break(end, PAGE_BYTES);
         }
-        move_break(end, -(intptr_t)ROOM_BYTES);
+        end_call(work, end);
     }
 }
