@@ -66,7 +66,8 @@ def simulation(
         unbuildable=lab["unbuildable"],
         regression=not no_regression,
     )
-    with click.progressbar(length=trials, label="hunting in invented labs", file=sys.stderr) as bar:
+    quiet = not sys.stderr.isatty()
+    with click.progressbar(length=trials, label="hunting in invented labs", file=sys.stderr, hidden=quiet) as bar:
         tally = simulate(
             world,
             Options(find_improvement=world.improvement),

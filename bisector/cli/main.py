@@ -77,7 +77,7 @@ def _json(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json", is_flag=True, help="JSON for scripts.")(function)
 
 
-@command_line.command()
+@command_line.command(short_help="Hunt a planted slowdown in a real kernel.")
 @click.option(
     "--clock",
     type=click.Choice(["instructions", "wall"]),
@@ -211,7 +211,7 @@ def list_sessions(as_json: bool) -> None:
     click.echo(show.sessions(Home.of_this_user(), as_json=as_json))
 
 
-@command_line.command()
+@command_line.command(short_help="Say where a hunt stands.")
 @click.argument("session", required=False)
 @click.option("--why", is_flag=True, help="Explain the next step with its numbers.")
 @_json
@@ -266,7 +266,7 @@ def report(session: str | None, form: str, percent_of: Literal["base", "new"]) -
     click.echo(show.report(home, home.pick(session), form=form, percent_of=percent_of))
 
 
-@command_line.command()
+@command_line.command(short_help="Say what a hunt would cost.")
 @click.option("--commits", type=click.IntRange(min=2), default=1000, show_default=True, help="How long the range is.")
 @click.option("--effect", type=float, default=5.0, show_default=True, help="The slowdown, in percent.")
 @click.option("--boot-sd", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Between boots, percent.")

@@ -1,6 +1,7 @@
 """What the reading commands print: a session's journal becomes a state, an assessment, a summary, and text."""
 
-from bisector.cli.display import Current, Display, make_observer
+from typing import TYPE_CHECKING
+
 from bisector.history.bisectlog import Mark, write_bisect_log
 from bisector.model.errors import BisectorError
 from bisector.model.outcome import AnswerKind, Verdict
@@ -18,10 +19,16 @@ from bisector.session.journal import as_json as entry_as_json
 from bisector.session.outlook import Outlook
 from bisector.session.state import SessionState, Status, fold
 
+if TYPE_CHECKING:
+    from bisector.cli.display import Current, Display
 
-def observer(current: Current, *, plain: bool, quiet: bool) -> Display:
+
+def observer(current: "Current", *, plain: bool, quiet: bool) -> "Display":
     """What watches a hunt on this terminal."""
+    # rich is slow to load, and a command that only reads does not need it.
     from rich.console import Console
+
+    from bisector.cli.display import make_observer
 
     return make_observer(Console(), current, quiet=quiet, verbose=plain)
 
