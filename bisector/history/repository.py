@@ -57,7 +57,8 @@ class Repository:
         _refuse_what_is_no_name(revision)
         self._refuse_ambiguous(revision)
         answer = ask(self.path, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
-        if answer.status == 0:
+        # In "REV:PATH" the path swallows the peeling, so what came out is asked once more.
+        if answer.status == 0 and (":" not in revision or self._kind(answer.text) == "commit"):
             return answer.text
         raise self._explain(revision)
 
@@ -123,6 +124,10 @@ class Repository:
         fields = iter(answer.fields)
         return list(zip(fields, fields, fields, fields, strict=True))
 
+    def _kind(self, object_id: str) -> str:
+        """commit, tree, blob, tag, or "" for an object that is not there."""
+        return ask(self.path, "cat-file", "-t", object_id).text
+
     def _refuse_ambiguous(self, revision: str) -> None:
         base = _SUFFIX.split(revision, maxsplit=1)[0]
         if not base:
@@ -138,7 +143,7 @@ class Repository:
         if _ABBREVIATION.fullmatch(base):
             # An object's digits and a branch or tag of the same digits: git takes the name and only warns.
             for object_id in ask(self.path, "rev-parse", f"--disambiguate={base}").text.split():
-                if ask(self.path, "cat-file", "-t", object_id).text == "commit":
+                if self._kind(object_id) == "commit":
                     meanings.setdefault(object_id, "commit id")
         if len(meanings) > 1:
             raise RevisionError(
@@ -148,10 +153,10 @@ class Repository:
             )
 
     def _explain(self, revision: str) -> RevisionError:
-        found = ask(self.path, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{}}")
-        if found.status == 0:
-            kind = ask(self.path, "cat-file", "-t", found.text).text
-            if kind and kind != "commit":
+        for form in (f"{revision}^{{}}", revision):
+            found = ask(self.path, "rev-parse", "--verify", "--quiet", "--end-of-options", form)
+            kind = self._kind(found.text) if found.status == 0 else ""
+            if kind not in ("", "commit"):
                 return RevisionError(
                     f"revision {revision!r} names a {kind}, not a commit ({found.text[:12]} in {self.path})",
                     resolution="Name a commit, a branch, or a tag of a commit",

@@ -46,6 +46,8 @@ class WorkTree:
         self._hold()
         admin = self._ensure(commit)
         _clear_locks(admin)
+        # --force would rewrite what only looks changed (a restored backup, a chmod), and make would compile it again.
+        ask(self._folder, "update-index", "-q", "--refresh")
         answer = self._check_out(commit)
         if answer.status != 0:
             # An index that a full disk or a power cut has torn: without one, git writes every file anew.
