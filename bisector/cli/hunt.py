@@ -34,9 +34,13 @@ INTERRUPTED = "interrupted from the terminal"
 class Prepared:
     """A hunt that can start: everything was checked, nothing was written."""
 
-    name: str
     loaded: LoadedRecipe
     range: CommitRange
+
+    @property
+    def name(self) -> str:
+        """The session's name."""
+        return self.loaded.recipe.name
 
     def started(self) -> SessionStarted:
         """The session's first event."""
@@ -53,9 +57,7 @@ class Prepared:
         )
 
 
-def prepare(
-    home: Home, recipe: Path, overrides: Sequence[str], name: str | None, *, machines: Sequence[str] = ()
-) -> Prepared:
+def prepare(home: Home, recipe: Path, overrides: Sequence[str], *, machines: Sequence[str] = ()) -> Prepared:
     """Check everything that can be checked before anything is written.
 
     Raises RecipeError, RevisionError, MissingPackageError or UsageError.
@@ -64,13 +66,12 @@ def prepare(
     from bisector.history.repository import Repository
 
     loaded = load_recipe(recipe, overrides=(*overrides, *_machine_override(recipe, machines)))
-    chosen = name or loaded.recipe.name
-    home.free_name(chosen)
+    home.free_name(loaded.recipe.name)
     repository = Repository.open(Path(loaded.recipe.repo))
     commits = repository.read_range(loaded.recipe.good, loaded.recipe.bad)
     check_lab(loaded.recipe)
     check_tests(home, loaded.recipe)
-    return Prepared(name=chosen, loaded=loaded, range=commits)
+    return Prepared(loaded=loaded, range=commits)
 
 
 def _machine_override(recipe: Path, machines: Sequence[str]) -> tuple[str, ...]:

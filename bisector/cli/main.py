@@ -118,8 +118,8 @@ def demo(
     chosen, exists = demonstration.session_name(home, wanted)
     if exists:
         return _drive(home, chosen, plain=plain, quiet=quiet)
-    changes = (f"repo={json.dumps(str(repository))}", *overrides)
-    return _start(home, recipe, changes, chosen, dry_run=dry_run, plain=plain, quiet=quiet)
+    named = (f"repo={json.dumps(str(repository))}", f"name={json.dumps(chosen)}")
+    return _start(home, recipe, (*overrides, *named), dry_run=dry_run, plain=plain, quiet=quiet)
 
 
 @command_line.command()
@@ -150,20 +150,17 @@ def start(
     \b
     Example:  bisector start page-test.yaml --good v2.6.37 --bad v2.6.38 --set search.confidence=0.995
     """
-    named = {"good": good, "bad": bad, "repo": repo}
+    named = {"name": name, "good": good, "bad": bad, "repo": repo}
     # JSON strings are YAML strings: an id of digits stays text.
     changes = [f"{key}={json.dumps(value)}" for key, value in named.items() if value is not None]
     home = Home.of_this_user()
-    return _start(
-        home, recipe, (*overrides, *changes), name, machines=machines, dry_run=dry_run, plain=plain, quiet=quiet
-    )
+    return _start(home, recipe, (*overrides, *changes), machines=machines, dry_run=dry_run, plain=plain, quiet=quiet)
 
 
 def _start(
     home: Home,
     recipe: Path,
     overrides: Sequence[str],
-    name: str | None,
     *,
     machines: tuple[str, ...] = (),
     dry_run: bool,
@@ -172,7 +169,7 @@ def _start(
 ) -> int:
     from bisector.cli import forecast, hunt
 
-    prepared = hunt.prepare(home, recipe, overrides, name, machines=machines)
+    prepared = hunt.prepare(home, recipe, overrides, machines=machines)
     if dry_run:
         click.echo(forecast.text(prepared))
         return 0
