@@ -110,7 +110,7 @@ static void pin(int cpu)
         give_up(EX_REFUSED, "no memory for a set of CPUs");
     CPU_ZERO_S(size, set);
     CPU_ZERO_S(size, seen);
-    CPU_SET_S(cpu, size, set);
+    CPU_SET_S((size_t)cpu, size, set);
     if (sched_setaffinity(0, size, set) < 0)
         give_up(EX_REFUSED, "cannot be pinned to CPU %d: %s", cpu, strerror(errno));
     if (sched_getaffinity(0, size, seen) < 0 || !CPU_EQUAL_S(size, set, seen))
