@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from fakes import FACTS
+
 from bisector.model.answer import Answer
 from bisector.model.commit import Commit, CommitRange
 from bisector.model.events import (
-    BootEnded,
     Booted,
+    BootEnded,
     BootFailed,
     BootStarted,
     BuildFailed,
@@ -227,13 +228,18 @@ class Story:
 
 def good_runs(shift: float = 0.0) -> Iterator[RunRecord]:
     for step in (0.1, -0.1, 0.2, -0.2):
-        yield run_of(page_test=43.7 + step + shift, brk_test=900.0 + step, fork_test=120.0 + step, exec_test=55.0 + step)
+        yield run_of(
+            page_test=43.7 + step + shift, brk_test=900.0 + step, fork_test=120.0 + step, exec_test=55.0 + step
+        )
 
 
 def bad_runs(shift: float = 0.0) -> Iterator[RunRecord]:
     for step in (0.1, -0.1, 0.2, -0.2):
         yield run_of(
-            page_test=38.1 + step + shift, brk_test=900.1 + step, fork_test=107.0 + step, exec_test=54.6 + step + 4 * shift
+            page_test=38.1 + step + shift,
+            brk_test=900.1 + step,
+            fork_test=107.0 + step,
+            exec_test=54.6 + step + 4 * shift,
         )
 
 
@@ -289,19 +295,21 @@ def assessment(state: SessionState, probability: Sequence[float] | None = None, 
                 runs=len(flat),
             )
         )
-    values = dict(
-        probability=probability or (0.0, 0.0, 0.0003, 0.189, 0.712, 0.06, 0.03, 0.0, 0.008, 0.0007),
-        verdicts=tuple(verdicts),
-        good_level=43.70,
-        bad_level=38.12,
-        effect_percent=-12.8,
-        effect_interval_percent=(-13.5, -12.1),
-        run_sd_percent=2.7,
-        boot_sd_percent=0.9,
-        detectable_percent=1.6,
-        entropy_bits=1.21,
-        remaining_boots=6.4,
-        threshold=40.91,
-        audit="",
-    )
+    values = {
+        "probability": (0.0, 0.0, 0.0003, 0.189, 0.712, 0.06, 0.03, 0.0, 0.008, 0.0007)
+        if probability is None
+        else probability,
+        "verdicts": tuple(verdicts),
+        "good_level": 43.70,
+        "bad_level": 38.12,
+        "effect_percent": -12.8,
+        "effect_interval_percent": (-13.5, -12.1),
+        "run_sd_percent": 2.7,
+        "boot_sd_percent": 0.9,
+        "detectable_percent": 1.6,
+        "entropy_bits": 1.21,
+        "remaining_boots": 6.4,
+        "threshold": 40.91,
+        "audit": "",
+    }
     return Assessment(**{**values, **changes})  # type: ignore[arg-type]

@@ -3,11 +3,11 @@
 from bisector.report.summary import Belief, Row, Summary
 from bisector.report.text import (
     CLEARED,
-    answer_line,
     deviation,
     effect_text,
     row_effect,
     suspect_lines,
+    verdict_line,
 )
 from bisector.report.words import WIDTH, belief, clip, clock, count, day, duration, number, pad, signed, wrap
 from bisector.session.state import SessionState, Status
@@ -23,7 +23,7 @@ def status_text(summary: Summary) -> str:
         lines += ["", *belief_lines(summary, summary.belief)]
     lines += ["", *wrap(_done_line(summary))]
     if summary.status is Status.FINISHED:
-        lines += ["", *wrap(answer_line(summary)), f"Next:  bisector report {summary.session}"]
+        lines += ["", *wrap(verdict_line(summary)), f"Next:  bisector report {summary.session}"]
     elif summary.status is Status.PAUSED:
         lines += ["", f"Next:  bisector resume {summary.session}"]
     return "\n".join(lines)
@@ -64,7 +64,7 @@ def _state_line(summary: Summary) -> str:
         case Status.RUNNING:
             text = f"running: {duration(summary.worked_s)} so far{expected(summary)}; last event {when}"
         case Status.PAUSED:
-            text = f"paused since {when}: {summary.pause_reason}; {summary.pause_resolution}"
+            text = f"paused since {when}: {summary.pause_reason}. {summary.pause_resolution}"
         case Status.FINISHED:
             text = f"finished {when} after {duration(summary.worked_s)}"
     return "\n".join(wrap(text, indent="    ", first=""))
@@ -121,7 +121,8 @@ def looked_at(row: Row | None) -> str:
         return "not yet"
     if row.effect is None:
         return row_effect(row) or str(row.verdict)
-    return f"{pad(row.verdict, 9)} {effect_text(row.effect)} {count(row.boots, 'boot')} {count(row.runs, 'run')}"
+    verdict = f"{row.verdict:<4}"
+    return f"{verdict} {effect_text(row.effect)} {count(row.boots, 'boot')} {count(row.runs, 'run')}"
 
 
 def _done_line(summary: Summary) -> str:

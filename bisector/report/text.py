@@ -62,6 +62,25 @@ def answer_line(summary: Summary) -> str:
     return answer.reason
 
 
+def verdict_line(summary: Summary) -> str:
+    """Return the answer in one sentence, for `status` and `list`."""
+    answer = summary.answer
+    if answer is None:
+        return _standing(summary)
+    sure = belief(answer.probability)
+    match answer.kind:
+        case AnswerKind.COMMIT:
+            accused = answer.suspects[0].commit
+            return f"First {_wanted(summary)} commit: {accused.id} ({sure})  {accused.subject}"
+        case AnswerKind.SET:
+            ids = ", ".join(suspect.commit.short for suspect in answer.suspects)
+            return f"The first {_wanted(summary)} commit is one of {len(answer.suspects)} ({sure}): {ids}"
+        case AnswerKind.NOT_REPRODUCED:
+            return f"Not reproduced: {answer.reason}"
+        case AnswerKind.NONE:
+            return f"No single commit found: {answer.reason}"
+
+
 def _head(summary: Summary) -> list[str]:
     answer = summary.answer
     if answer is None:

@@ -1,0 +1,78 @@
+import math
+
+import pytest
+from scipy import stats
+from story import Story, assessment, bad_runs, good_runs, run_of
+
+from bisector.report.siblings import Movement, sibling_changes, welch_interval
+from bisector.report.summary import recipe_of
+
+
+def changes_of(story):
+    state = story.state
+    return {c.test: c for c in sibling_changes(state, assessment(state), recipe_of(state.recipe_text))}
+
+
+def test_welchs_interval_is_the_one_scipy_gives():
+    good, bad = [4.0, 4.2, 3.9, 4.4], [3.1, 3.6, 2.9]
+    difference, low, high = welch_interval(good, bad)
+    expected = stats.ttest_ind(bad, good, equal_var=False).confidence_interval(0.95)
+    assert difference == pytest.approx(sum(bad) / 3 - sum(good) / 4)
+    assert (low, high) == pytest.approx((expected.low, expected.high))
+
+
+def test_one_boot_on_a_side_says_nothing():
+    assert welch_interval([1.0], [2.0, 3.0]) is None
+
+
+def test_constant_boots_give_an_interval_without_width():
+    assert welch_interval([2.0, 2.0], [3.0, 3.0]) == (1.0, 1.0, 1.0)
+
+
+def test_a_sibling_that_fell_with_the_metric_moved_and_one_that_stood_is_unchanged():
+    story = Story().build(0).build(9)
+    for _ in range(3):
+        story.look(0, good_runs()).look(9, bad_runs())
+    changes = changes_of(story)
+    assert changes["fork_test"].movement is Movement.MOVED
+    assert changes["fork_test"].effect_percent == pytest.approx(100 * (107 / 120 - 1), abs=0.05)
+    assert changes["brk_test"].movement is Movement.UNCHANGED
+    assert changes["brk_test"].good_boots == changes["brk_test"].bad_boots == 3
+
+
+def test_the_boot_is_the_unit_not_the_run():
+    # Forty runs of two boots that disagree: with runs as units this would look certain.
+    story = Story().build(0).build(9)
+    for level in (100.0, 110.0):
+        story.look(0, [run_of(page_test=43.7, brk_test=level, fork_test=1.0, exec_test=1.0)] * 20)
+        story.look(9, [run_of(page_test=38.1, brk_test=level - 5, fork_test=1.0, exec_test=1.0)] * 20)
+    assert changes_of(story)["brk_test"].movement is Movement.UNCLEAR
+
+
+def test_a_change_too_small_to_be_of_interest_is_unchanged_however_certain():
+    story = Story().build(0).build(9)
+    for _ in range(3):
+        story.look(0, [run_of(page_test=43.7, brk_test=100.0, fork_test=1.0, exec_test=1.0)])
+        story.look(9, [run_of(page_test=38.1, brk_test=99.9, fork_test=1.0, exec_test=1.0)])
+    change = changes_of(story)["brk_test"]
+    assert change.movement is Movement.UNCHANGED
+    assert change.effect_percent == pytest.approx(-0.1)
+
+
+def test_a_test_that_was_never_run_is_unclear_without_figures():
+    story = Story().build(0).build(9)
+    for _ in range(2):
+        story.look(0, [run_of(page_test=43.7)]).look(9, [run_of(page_test=38.1)])
+    change = changes_of(story)["exec_test"]
+    assert (change.movement, change.effect_percent, change.good_value) == (Movement.UNCLEAR, None, None)
+
+
+def test_undecided_commits_belong_to_no_side():
+    story = Story().build(0).build(9).build(5)
+    for _ in range(2):
+        story.look(0, good_runs()).look(9, bad_runs())
+    before = changes_of(story)["fork_test"]
+    story.look(5, [run_of(page_test=40.9, brk_test=1.0, fork_test=1.0, exec_test=1.0)])
+    after = changes_of(story)["fork_test"]
+    assert after == before
+    assert math.isfinite(after.low_percent)
