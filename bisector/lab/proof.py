@@ -126,7 +126,8 @@ def _facts(answers: dict[str, str]) -> Iterator[tuple[str, str]]:
     ]
     facts = {
         "boost": answers.get("boost", ""),
-        "clocksource": answers.get("clocksource", ""),
+        # For its first second a kernel calls the same counter "tsc-early".
+        "clocksource": answers.get("clocksource", "").removesuffix("-early"),
         "cmdline": answers.get("cmdline", ""),
         "cpu": cpu.get("model name", ""),
         "governor": answers.get("governor", ""),

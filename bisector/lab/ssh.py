@@ -111,7 +111,10 @@ class Shell:
             _watch_silence(connection.transport.sock, limits.silence_s)
         except _LOST as error:
             connection.client.close()
-            raise _connect_error(self.target, error) from error
+            failure = _connect_error(self.target, error)
+            if failure.stage == "reach":
+                self._explain_loss()
+            raise failure from error
         self._connection = connection
 
     def close(self) -> None:
