@@ -266,7 +266,7 @@ def found() -> Story:
         story.run(3, number, run_of(page_test=43.5 + number / 10, brk_test=900.0, fork_test=120.2, exec_test=55.0))
     story.end_look(3)
     return story.finish(
-        AnswerKind.COMMIT, (4,), 0.9941, "it holds 99.4 % of the belief, more than the 99 % asked for", share=1.0
+        AnswerKind.COMMIT, (4,), 0.9941, "4 fresh pairs of it and its parent show -12.7 %, the ends -12.8 %.", share=1.0
     )
 
 
@@ -310,6 +310,6 @@ def assessment(state: SessionState, probability: Sequence[float] | None = None, 
         "entropy_bits": 1.21,
         "remaining_boots": 6.4,
         "threshold": 40.91,
-        "audit": "",
+        "audit": "not begun",
     }
     return Assessment(**{**values, **changes})  # type: ignore[arg-type]

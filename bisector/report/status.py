@@ -44,7 +44,8 @@ def why_text(summary: Summary, state: SessionState) -> str:
             f"{look.why} ({look.purpose}, {going})", indent=" " * 10, first=f"  boot {look.number} of {commit.short}: "
         )
     if summary.belief is not None:
-        lines += ["Suspects, and what keeps each open", *suspect_lines(summary.belief.suspects)]
+        open_suspects = [suspect for suspect in summary.belief.suspects if suspect.probability >= CLEARED]
+        lines += ["Suspects, and what keeps each open", *suspect_lines(open_suspects)]
     return "\n".join(lines)
 
 
@@ -152,5 +153,5 @@ def _grounds(summary: Summary, seen: Belief) -> list[str]:
             text += f"; smallest effect these boots can show {deviation(seen.detectable_percent)}"
         lines += wrap(text + ".", indent="    ", first="  ")
     if seen.audit:
-        lines += wrap(seen.audit, indent="    ", first="  ")
+        lines += wrap(f"Audit of the leading suspect against its parent: {seen.audit}.", indent="    ", first="  ")
     return lines

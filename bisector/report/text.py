@@ -25,6 +25,9 @@ FILES_NAMED = 6
 CLEARED = 0.0005
 """Below this a skipped commit "cannot be the first bad one": less than what `belief` can show."""
 
+AUDIT_NOT_BEGUN = "not begun"
+"""What an assessment says of an audit that there is nothing to tell of (`search.forecast`)."""
+
 OUTCOME_WORDS = {
     Outcome.MEASURED: "measured",
     Outcome.CONFIG_FAILED: "does not configure",
@@ -116,7 +119,7 @@ def _commit_lines(summary: Summary, answer: AnswerLine) -> list[str]:
     lines += wrap(accused.commit.subject, indent="    ", first="    ")
     lines.append(f"    of {accused.commit.author_date}")
     lines += _touched_lines(answer.files)
-    lines += _effect_lines(summary, answer)
+    lines += _effect_lines(summary)
     lines += wrap(answer.reason, indent="    ", first="    ")
     return lines + _sibling_lines(summary)
 
@@ -128,7 +131,7 @@ def _touched_lines(files: tuple[str, ...]) -> list[str]:
     return wrap(f"touches {', '.join(files[:FILES_NAMED])}{rest}", indent="        ", first="    ")
 
 
-def _effect_lines(summary: Summary, answer: AnswerLine | None = None) -> list[str]:
+def _effect_lines(summary: Summary) -> list[str]:
     seen = summary.belief
     if seen is None or seen.good_level is None or seen.bad_level is None:
         return []
@@ -136,10 +139,8 @@ def _effect_lines(summary: Summary, answer: AnswerLine | None = None) -> list[st
     if seen.effect is not None:
         text += f"   {effect_text(seen.effect)}"
     lines = wrap(text, indent="    ", first="    ")
-    if answer is not None and answer.share is not None and answer.share < 0.9:
-        lines += wrap(f"It explains about {100 * answer.share:.0f} % of this difference.", indent="    ", first="    ")
-    if seen.audit:
-        lines += wrap(seen.audit, indent="    ", first="    ")
+    if seen.audit and seen.audit != AUDIT_NOT_BEGUN:
+        lines += wrap(f"audit against its parent: {seen.audit}", indent="        ", first="    ")
     return lines
 
 
@@ -154,7 +155,7 @@ def _set_lines(summary: Summary, answer: AnswerLine) -> list[str]:
     lines = [f"The first {_wanted(summary)} commit is one of {amount}, {together} together:"]
     lines += suspect_lines(answer.suspects)
     lines += wrap(answer.reason, indent="    ", first="    ")
-    return lines + _effect_lines(summary, answer) + _sibling_lines(summary)
+    return lines + _effect_lines(summary) + _sibling_lines(summary)
 
 
 def suspect_lines(suspects: Iterable[Suspect]) -> list[str]:
@@ -168,20 +169,17 @@ def suspect_lines(suspects: Iterable[Suspect]) -> list[str]:
 
 
 def _not_reproduced_lines(summary: Summary, answer: AnswerLine) -> list[str]:
-    lines = ["Not reproduced: the two ends cannot be told apart."]
-    seen = summary.belief
-    if seen is not None and seen.effect is not None:
-        half = (seen.effect.high - seen.effect.low) / 2
-        lines += wrap(f"Seen: {signed(seen.effect.percent)} ± {half:.1f} %.", indent="    ", first="    ")
+    lines = wrap(f"Not reproduced: no {summary.recipe.search.find} from the good end to the bad one was shown.")
     return lines + wrap(answer.reason, indent="    ", first="    ")
 
 
 def _none_lines(summary: Summary, answer: AnswerLine) -> list[str]:
     lines = wrap(f"No single commit found: {answer.reason}", indent="    ", first="")
-    suspects = answer.suspects or (summary.belief.suspects if summary.belief else ())
+    leading = summary.belief.suspects if summary.belief else ()
+    suspects = answer.suspects or tuple(suspect for suspect in leading if suspect.probability >= CLEARED)
     if suspects:
         lines += ["Leading suspects:", *suspect_lines(suspects[:FILES_NAMED])]
-    return lines + _effect_lines(summary, answer)
+    return lines + _effect_lines(summary)
 
 
 def _sibling_lines(summary: Summary) -> list[str]:
@@ -314,7 +312,9 @@ def _setup_text(summary: Summary) -> str:
 def _threshold(summary: Summary) -> str:
     if summary.belief is None or summary.belief.threshold is None:
         return "none yet: both ends must be measured first"
-    side = "below" if (summary.belief.bad_level or 0) < (summary.belief.good_level or 0) else "above"
+    if summary.answer is not None and summary.answer.kind is AnswerKind.NOT_REPRODUCED:
+        return "none: the two ends were not shown to differ"
+    side = "below" if summary.higher_is_better == (summary.recipe.search.find == "regression") else "above"
     value = number(summary.belief.threshold)
     return f"bad is {side} {value} {summary.unit}, the middle between the two ends"
 
