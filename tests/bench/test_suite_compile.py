@@ -57,6 +57,20 @@ def test_workers_that_compile_at_once_end_with_one_whole_program(tmp_path: Path)
     assert len(known_tests(programs.pop())) == 5
 
 
+def test_a_program_that_is_there_meanwhile_is_kept_because_it_may_be_running(tmp_path: Path) -> None:
+    # The compiler is so slow that another one finishes in the meantime.
+    name = tmp_path / "name"
+    cc = _compiler(
+        tmp_path / "bin",
+        'case "$1" in --version|-dumpmachine) exec gcc "$1";; esac\n'
+        f'for last; do :; done\necho compiled > "$last"\ncp {SOURCES}/main.c "{tmp_path}/built/$(basename "$last")"\n'
+        f'basename "$last" > {name}',
+    )
+    program = build_suite(tmp_path / "built", cc)
+    assert program.name == name.read_text().strip()
+    assert program.read_bytes() == (SOURCES / "main.c").read_bytes()
+
+
 def test_a_missing_compiler_is_named_with_the_packages_to_install(tmp_path: Path) -> None:
     with pytest.raises(MissingPackageError, match="no-such-cc") as caught:
         build_suite(tmp_path, "no-such-cc")

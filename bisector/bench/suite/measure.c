@@ -236,7 +236,7 @@ static void receive_report(int descriptor, pid_t process, struct report *report)
 
 static void make_directory(const struct options *options, char *path, size_t size)
 {
-    int length = snprintf(path, size, "%s/bisector-suite-XXXXXX", options->directory);
+    int length = snprintf(path, size, "%s/creat-clo-XXXXXX", options->directory);
     if (length < 0 || (size_t)length >= size)
         give_up(EX_REFUSED, "the directory's path is too long: %s", options->directory);
     if (mkdtemp(path) == NULL)
@@ -281,17 +281,25 @@ struct sample measure(const struct test *test, uint64_t ops, const struct option
     return report.sample;
 }
 
-/* Doubles until a quarter of the wanted length, then scales: a short batch tells the rate too poorly. */
+/*
+ * Doubles until a quarter of the wanted length, scales, and looks again: something else that ran meanwhile makes a
+ * batch look long and the next ones short, so only a batch that was seen to last (nearly) long enough is taken.
+ * It ends: the operations only ever grow.
+ */
 uint64_t calibrate(const struct test *test, const struct options *options)
 {
-    uint64_t wanted_ns = options->sample_ms * NS_PER_MS;
-    for (uint64_t ops = test->grain;; ops *= 2) {
+    double wanted_ns = (double)(options->sample_ms * NS_PER_MS);
+    for (uint64_t ops = test->grain;;) {
         struct sample sample = measure(test, ops, options);
         if (!sample.ok)
             give_up(EX_CHECK, "%s", sample.failed_check);
-        if (sample.wall_ns * 4 >= wanted_ns) {
-            double grains = (double)wanted_ns / (double)sample.wall_ns * (double)ops / (double)test->grain;
-            return (uint64_t)(grains < 1 ? 1 : grains + 0.5) * test->grain;
-        }
+        double wanted_part = wanted_ns / (double)sample.wall_ns;
+        uint64_t scaled = (uint64_t)(wanted_part * (double)(ops / test->grain) + 0.5) * test->grain;
+        if (wanted_part > 4)
+            ops *= 2;
+        else if (wanted_part > 1.25 && scaled > ops)
+            ops = scaled;
+        else
+            return ops;
     }
 }
