@@ -48,14 +48,18 @@ class Display(Observer, Protocol):
     ) -> None: ...
 
 
-def make_observer(console: Console, current: Current, *, quiet: bool = False, verbose: bool = False) -> Display:
+def make_observer(
+    console: Console, current: Current, *, plain: bool = False, quiet: bool = False, verbose: bool = False
+) -> Display:
     """Return what watches a hunt: the live view on a terminal, plain lines elsewhere, nothing if `quiet`.
+
+    `plain` asks for lines on a terminal too; `verbose` does as well, and adds each run's beginning and every test.
 
     `current` gives the session's state and the search's assessment of it, at any time, on the controller's thread.
     """
     if quiet:
         return Silence()
-    if console.is_terminal and not console.is_dumb_terminal and not verbose:
+    if console.is_terminal and not console.is_dumb_terminal and not plain and not verbose:
         return LiveView(console, current)
     return PlainLines(console, current, verbose=verbose)
 

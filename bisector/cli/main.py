@@ -3,17 +3,20 @@
 Nothing heavy is imported at the top: `bisector --help` and `bisector status` must answer at once.
 """
 
-import json
 import sys
 from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import click
 
 from bisector import __version__
 from bisector.model.errors import BisectorError
 from bisector.session.home import Home
+
+if TYPE_CHECKING:
+    from bisector.cli.show import Watching
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -65,12 +68,19 @@ def command_line() -> None:
     """
 
 
-def _quiet(function: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("-q", "--quiet", is_flag=True, help="Print only the answer.")(function)
+def _watching(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that every command which drives a hunt takes; they arrive as one value `how`."""
 
+    @click.option("-q", "--quiet", is_flag=True, help="Print only the answer.")
+    @click.option("--plain", is_flag=True, help="A line an event instead of the live view.")
+    @click.option("-v", "--verbose", is_flag=True, help="Lines, with each run's beginning and every test's value.")
+    @wraps(function)
+    def command(*arguments: Any, quiet: bool, plain: bool, verbose: bool, **named: Any) -> Any:
+        from bisector.cli.show import Watching
 
-def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--plain", is_flag=True, help="Event lines instead of the live view.")(function)
+        return function(*arguments, how=Watching(plain=plain, verbose=verbose, quiet=quiet), **named)
+
+    return command
 
 
 def _json(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -89,16 +99,14 @@ def _json(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--name", help="The session's name.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one value of the recipe.")
 @click.option("--dry-run", is_flag=True, help="Make the history, check everything, say what would be done.")
-@_plain
-@_quiet
+@_watching
 def demo(
     clock: str,
     history: Path | None,
     name: str | None,
     overrides: tuple[str, ...],
     dry_run: bool,
-    plain: bool,
-    quiet: bool,
+    how: "Watching",
 ) -> int:
     """Hunt a planted slowdown in a real kernel on an embedded QEMU machine.
 
@@ -109,6 +117,7 @@ def demo(
     Example:  bisector demo --clock wall
     """
     from bisector.cli import demo as demonstration
+    from bisector.recipe.load import text_override
 
     home = Home.of_this_user()
     repository = (history or home.folder / "demo" / "linux").absolute()
@@ -117,9 +126,9 @@ def demo(
     wanted = name or recipe.stem.replace("demo", "page-test-demo")
     chosen, exists = demonstration.session_name(home, wanted)
     if exists:
-        return _drive(home, chosen, plain=plain, quiet=quiet)
-    named = (f"repo={json.dumps(str(repository))}", f"name={json.dumps(chosen)}")
-    return _start(home, recipe, (*overrides, *named), dry_run=dry_run, plain=plain, quiet=quiet)
+        return _drive(home, chosen, how)
+    named = (text_override("repo", str(repository)), text_override("name", chosen))
+    return _start(home, recipe, (*overrides, *named), dry_run=dry_run, how=how)
 
 
 @command_line.command()
@@ -131,8 +140,7 @@ def demo(
 @click.option("--machine", "machines", multiple=True, metavar="M", help="Only these machines of the recipe.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one value of the recipe.")
 @click.option("--dry-run", is_flag=True, help="Check everything and say what would be done; write nothing.")
-@_plain
-@_quiet
+@_watching
 def start(
     recipe: Path,
     name: str | None,
@@ -142,19 +150,19 @@ def start(
     machines: tuple[str, ...],
     overrides: tuple[str, ...],
     dry_run: bool,
-    plain: bool,
-    quiet: bool,
+    how: "Watching",
 ) -> int:
     """Start a hunt from a recipe.
 
     \b
     Example:  bisector start page-test.yaml --good v2.6.37 --bad v2.6.38 --set search.confidence=0.995
     """
+    from bisector.recipe.load import text_override
+
     named = {"name": name, "good": good, "bad": bad, "repo": repo}
-    # JSON strings are YAML strings: an id of digits stays text.
-    changes = [f"{key}={json.dumps(value)}" for key, value in named.items() if value is not None]
+    changes = [text_override(key, value) for key, value in named.items() if value is not None]
     home = Home.of_this_user()
-    return _start(home, recipe, (*overrides, *changes), machines=machines, dry_run=dry_run, plain=plain, quiet=quiet)
+    return _start(home, recipe, (*overrides, *changes), machines=machines, dry_run=dry_run, how=how)
 
 
 def _start(
@@ -164,8 +172,7 @@ def _start(
     *,
     machines: tuple[str, ...] = (),
     dry_run: bool,
-    plain: bool,
-    quiet: bool,
+    how: "Watching",
 ) -> int:
     from bisector.cli import forecast, hunt
 
@@ -174,28 +181,27 @@ def _start(
         click.echo(forecast.text(prepared))
         return 0
     home.create(prepared.started())
-    return _drive(home, prepared.name, plain=plain, quiet=quiet)
+    return _drive(home, prepared.name, how)
 
 
 @command_line.command()
 @click.argument("session", required=False)
-@_plain
-@_quiet
-def resume(session: str | None, plain: bool, quiet: bool) -> int:
+@_watching
+def resume(session: str | None, how: "Watching") -> int:
     """Go on with a hunt; the one last worked on if none is named.
 
     \b
     Example:  bisector resume page-test-demo
     """
     home = Home.of_this_user()
-    return _drive(home, home.pick(session), plain=plain, quiet=quiet)
+    return _drive(home, home.pick(session), how)
 
 
-def _drive(home: Home, name: str, *, plain: bool, quiet: bool) -> int:
+def _drive(home: Home, name: str, how: "Watching") -> int:
     from bisector.cli import hunt, show
 
-    state, code = hunt.drive(home, name, lambda current: show.observer(current, plain=plain, quiet=quiet))
-    click.echo(show.ending(state, quiet=quiet))
+    state, code = hunt.drive(home, name, lambda current: show.observer(current, how))
+    click.echo(show.ending(state, quiet=how.quiet))
     return code
 
 

@@ -1,5 +1,6 @@
 """What the reading commands print: a session's journal becomes a state, an assessment, a summary, and text."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bisector.history.bisectlog import Mark, write_bisect_log
@@ -23,14 +24,23 @@ if TYPE_CHECKING:
     from bisector.cli.display import Current, Display
 
 
-def observer(current: "Current", *, plain: bool, quiet: bool) -> "Display":
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watching:
+    """How a hunt is watched on this terminal: by lines rather than the live view, with all of them, or not at all."""
+
+    plain: bool = False
+    verbose: bool = False
+    quiet: bool = False
+
+
+def observer(current: "Current", how: Watching) -> "Display":
     """What watches a hunt on this terminal."""
     # rich is slow to load, and a command that only reads does not need it.
     from rich.console import Console
 
     from bisector.cli.display import make_observer
 
-    return make_observer(Console(), current, quiet=quiet, verbose=plain)
+    return make_observer(Console(), current, plain=how.plain, quiet=how.quiet, verbose=how.verbose)
 
 
 def read(home: Home, name: str) -> tuple[SessionState, Assessment | None]:
