@@ -14,6 +14,11 @@ settings.load_profile("default")
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test ever touches the user's sessions, git settings or ssh settings."""
     home = tmp_path_factory.mktemp("home")
+    # One compiled benchmark suite for all tests and workers: its cache is keyed by content and filled by rename.
+    shared = tmp_path_factory.getbasetemp().parent / "suite"
+    shared.mkdir(exist_ok=True)
+    (home / "bisector").mkdir()
+    (home / "bisector" / "suite").symlink_to(shared)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("BISECTOR_HOME", str(home / "bisector"))
     for name in [name for name in os.environ if name.startswith("GIT_")]:
