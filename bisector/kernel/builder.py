@@ -7,8 +7,9 @@ import re
 import threading
 import time
 from dataclasses import asdict, dataclass, replace
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 from bisector.kernel import elf
 from bisector.kernel.config import config_changes, config_digest, digest_of, parse_config
@@ -65,7 +66,7 @@ class _Order:
 
     commit: str
     log: Path
-    stream: BinaryIO
+    stream: FileIO
     on_progress: OnProgress
     started: float
 
@@ -118,7 +119,8 @@ class KernelBuilder:
             log.parent.mkdir(parents=True, exist_ok=True)
             try:
                 self._hold()
-                with log.open("wb") as stream:
+                # Unbuffered: people follow it while it grows, and read it after a crash.
+                with log.open("wb", buffering=0) as stream:
                     order = _Order(
                         commit=commit, log=log, stream=stream, on_progress=on_progress, started=time.monotonic()
                     )

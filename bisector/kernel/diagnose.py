@@ -43,7 +43,12 @@ def _header(path: str, package: str) -> _Trouble:
 
 
 _OURS = (
-    _trouble(r"No space left on device|Disk quota exceeded", "the disk is full", "Free space, then resume the session"),
+    # dash, whose echo writes kbuild's small files, has a word of its own for a full disk.
+    _trouble(
+        r"No space left on device|Disk quota exceeded|echo: I/O error",
+        "the disk is full or broken",
+        "Free space, then resume the session",
+    ),
     _trouble(
         r"Killed signal terminated program|internal compiler error: Killed|signal 9|\bKilled\b|"
         r"virtual memory exhausted|[Cc]annot allocate memory|out of memory allocating|memory exhausted",

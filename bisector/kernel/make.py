@@ -5,8 +5,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
 
 from bisector.kernel.diagnose import explain_failure, last_lines, read_tail
 from bisector.kernel.process import TimedOutError, run_logged
@@ -57,7 +57,7 @@ class Make:
     folder: Path
     output: Path
     log: Path
-    stream: BinaryIO
+    stream: FileIO
     deadline: float
     cancelled: threading.Event
 
@@ -78,7 +78,6 @@ class Make:
         self, source: Path, words: Sequence[str], *, outcome: Outcome, on_line: Callable[[bytes], None] = ignore_line
     ) -> str:
         """make's output, at most its last 4 MiB. Raises KernelError with `outcome`, BuilderError, CancelledError."""
-        self.stream.flush()
         begin = self.log.stat().st_size
         command = ["make", "-C", str(source), f"O={self.output}", f"ARCH={self.arch}", f"CC={self.cc}"]
         # Stated on the command line, even if the tree is not clean or not tagged, so that no "+" is added.

@@ -8,8 +8,8 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
 
 from bisector.model.errors import BuilderError
 
@@ -29,7 +29,7 @@ def run_logged(
     command: Sequence[str],
     *,
     environment: Mapping[str, str],
-    log: BinaryIO,
+    log: FileIO,
     timeout_s: float,
     cancelled: threading.Event,
     on_line: Callable[[bytes], None],
@@ -56,7 +56,6 @@ def run_logged(
             _end_group(process)
         if process.stdout is not None:
             process.stdout.close()
-        log.flush()
 
 
 def end_left_overs(folder: Path) -> int:
@@ -85,7 +84,7 @@ def end_left_overs(folder: Path) -> int:
 def _follow(
     process: "subprocess.Popen[bytes]",
     *,
-    log: BinaryIO,
+    log: FileIO,
     deadline: float,
     cancelled: threading.Event,
     on_line: Callable[[bytes], None],

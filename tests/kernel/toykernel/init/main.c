@@ -1,0 +1,8 @@
+#include <linux/mm.h>
+
+void start(void)
+{
+	fault(map(1));
+	for (;;)
+		;
+}

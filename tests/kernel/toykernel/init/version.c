@@ -1,0 +1,3 @@
+#include <generated/utsrelease.h>
+
+const char linux_banner[] __attribute__((used)) = "Linux version " UTS_RELEASE;
