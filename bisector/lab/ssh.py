@@ -31,7 +31,9 @@ TIMED_OUT_CODES = frozenset({124, 137, 143})
 """How `timeout` ends: 124 (coreutils), 143 (busybox: 128 + TERM), 137 when only KILL helped."""
 
 # `timeout -k` is understood by coreutils and by busybox since 1.30; a machine without it loses only the remote limit.
-_LIMITED = 'timeout -k 1 9 true 2>/dev/null && exec timeout -k 2 "$0" "$@"; exec "$@"'
+# Not exec: a command that ends by a signal would take the channel with it and look like a lost connection (-1), and
+# busybox's `timeout` becomes the command.
+_LIMITED = 'if timeout -k 1 9 true 2>/dev/null; then timeout -k 2 "$0" "$@"; else "$@"; fi; exit $?'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,8 +199,10 @@ class Shell:
             with self._lossy(f"moving {remote} into place", self.limits.transfer_s) as connection:
                 connection.sftp().chmod(temporary, mode)
                 connection.sftp().posix_rename(temporary, remote)
-        except MachineError:
-            self._remove_quietly(temporary)
+        except MachineError as error:
+            if self._connection is not None:
+                # SFTP calls a full disk plainly "Failure".
+                error.details = "\n".join(part for part in (error.details, self._clean_up(temporary)) if part)
             raise
 
     def get(self, remote: str, local: Path) -> None:
@@ -238,12 +242,8 @@ class Shell:
         except PermissionError as error:
             raise MachineError(f"{self.target.name}: {what}: permission denied", details=_said(error)) from error
         except _LOST as error:
-            alive = not isinstance(error, EOFError) and connection.is_connected
-            if alive:
-                # SFTP reports a full disk as plain "Failure".
-                raise MachineError(
-                    f"{self.target.name}: {what} failed: {_said(error)}", details=self._free_space()
-                ) from error
+            if _is_answer(error) and connection.is_connected:
+                raise MachineError(f"{self.target.name}: {what} failed: {_said(error)}") from error
             self.close()
             self._explain_loss()
             waited_s = time.monotonic() - started
@@ -253,21 +253,20 @@ class Shell:
                 resolution="Look at the machine's console, then resume: nothing was counted.",
             ) from error
 
-    def _free_space(self) -> str:
+    def _clean_up(self, temporary: str) -> str:
+        """Remove a part of an upload and tell how full its disk was; says nothing if the machine is lost as well."""
+        script = 'df -P -k "${1%/*}"; rm -f -- "$1"'
         with suppress(MachineError):
-            return (
-                self.run(("df", "-P", "-k", "."), timeout_s=10).stdout
-                + self.run(("df", "-P", "-k", "/tmp"), timeout_s=10).stdout.partition("\n")[2]
-            )
+            return self.run(("sh", "-c", script, "clean", temporary), timeout_s=20).stdout
         return ""
-
-    def _remove_quietly(self, remote: str) -> None:
-        if self._connection is not None:
-            with suppress(MachineError):
-                self.run(("rm", "-f", "--", remote), timeout_s=20)
 
 
 _LOST = (paramiko.SSHException, EOFError, OSError, ThreadException)
+
+
+def _is_answer(error: BaseException) -> bool:
+    """Did the machine itself say so (SFTP's error codes arrive as OSError)? A silence or a broken pipe is no answer."""
+    return isinstance(error, OSError) and not isinstance(error, (TimeoutError, ConnectionError))
 
 
 def _connection_to(target: Target, limits: Limits) -> Any:

@@ -1,0 +1,55 @@
+"""Fixtures of the lab's tests: a running sshd, and shells on it."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lab.machines import QUICK, SSHD, Sshd
+
+from bisector.lab.ssh import Shell
+
+
+@pytest.fixture
+def sshd(tmp_path: Path) -> Iterator[Sshd]:
+    if SSHD is None:
+        pytest.skip("needs sshd (Debian: openssh-server)")
+    server = Sshd(tmp_path / "sshd")
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def shell(sshd: Sshd) -> Iterator[Shell]:
+    shell = Shell(sshd.target, limits=QUICK)
+    try:
+        yield shell
+    finally:
+        shell.close()
+
+
+@pytest.fixture(params=["distribution", "busybox"])
+def any_shell(request: pytest.FixtureRequest, sshd: Sshd, tmp_path: Path) -> Iterator[Shell]:
+    """The same, and once more on a machine that has nothing but busybox."""
+    if request.param == "busybox":
+        busybox = shutil.which("busybox")
+        if busybox is None:
+            pytest.skip("needs busybox (Debian: busybox-static)")
+        tools = tmp_path / "tools"
+        tools.mkdir()
+        for applet in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
+            (tools / applet).symlink_to(busybox)
+        # The account's login shell is not the machine's business here, but its start-up files may call bash.
+        (tools / "bash").symlink_to(shutil.which("bash") or "/bin/sh")
+        sshd.stop()
+        sshd.path = str(tools)
+        sshd.start()
+    shell = Shell(sshd.target, limits=QUICK)
+    try:
+        yield shell
+    finally:
+        shell.close()
