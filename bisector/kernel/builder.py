@@ -14,7 +14,7 @@ from typing import Protocol
 from bisector.kernel import elf
 from bisector.kernel.config import config_changes, config_digest, digest_of, parse_config
 from bisector.kernel.diagnose import CLOCK_SKEW
-from bisector.kernel.make import Counter, Make
+from bisector.kernel.make import Counter, Make, OverTimeError
 from bisector.kernel.output import Output, Stamp, write_durably
 from bisector.kernel.process import CancelledError, end_left_overs
 from bisector.kernel.settings import check, make_base, read_wishes, settle
@@ -257,9 +257,10 @@ class KernelBuilder:
             stamp = self._output.begin(order.commit)
             try:
                 stamp, text = self._compile(order, prepared, make, stamp)
-            except KernelError:
-                # make ended by itself and removed what it had not finished.
-                self._output.finish(replace(stamp, commit="", whole=True))
+            except KernelError as error:
+                # A make that ends by itself removes what it has not finished; one that was ended may not.
+                if not isinstance(error, OverTimeError):
+                    self._output.finish(replace(stamp, commit="", whole=True))
                 raise
             doubt = self._doubt(text, make, image, stamp, last)
             if not doubt:

@@ -9,7 +9,7 @@ from io import FileIO
 from pathlib import Path
 
 from bisector.kernel.diagnose import explain_failure, last_lines, read_tail
-from bisector.kernel.process import TimedOutError, run_logged
+from bisector.kernel.process import CancelledError, TimedOutError, end_left_overs, run_logged
 from bisector.kernel.toolchain import build_environment
 from bisector.model.errors import KernelError
 from bisector.model.outcome import Outcome
@@ -18,6 +18,10 @@ from bisector.model.progress import OnProgress, Progress
 # kbuild's short log: two blanks, the tool in capitals, the target.
 _TARGET_LINE = re.compile(rb"  [A-Z][A-Z0-9_+-]*(?: \[[MP]+\])? +\S")
 _REPORT_EVERY_S = 0.2
+
+
+class OverTimeError(KernelError):
+    """make was ended at the time limit: the commit is skipped, and files may be torn."""
 
 
 def ignore_line(line: bytes) -> None:
@@ -91,8 +95,13 @@ class Make:
                 cancelled=self.cancelled,
                 on_line=on_line,
             )
+        except CancelledError:
+            end_left_overs(self.folder)
+            raise
         except TimedOutError as error:
-            raise KernelError(
+            # The group was killed; wait until it is gone, with whatever had left it.
+            end_left_overs(self.folder)
+            raise OverTimeError(
                 f"make {words[-1]} did not end within the time limit",
                 outcome=outcome,
                 details=last_lines(read_tail(self.log, begin)),

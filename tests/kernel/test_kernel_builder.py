@@ -214,16 +214,25 @@ def test_a_killed_compiler_is_the_builders_trouble(toy: "Toy") -> None:
         toy.build(toy.builder(), killed)
 
 
-def test_a_build_that_hangs_ends_with_all_its_processes(
+def test_a_build_that_hangs_ends_with_all_its_processes_and_leaves_nothing_torn(
     toy: "Toy", marked_processes: Callable[[Path], list[int]]
 ) -> None:
-    hangs = toy.commit("hangs", {"trouble": "trap '' TERM\necho waiting for nothing\nsleep 300 & sleep 300\n"})
-    builder = toy.builder(KernelPart(base="defconfig", timeout_s=2.0))
+    # One that no SIGTERM ends, and that was writing an object which the next commit does not need to compile.
+    hangs = toy.commit(
+        "hangs",
+        {"trouble": "trap '' TERM\necho waiting in vain; printf torn > \"$O/kernel/sys.o\"\nsleep 300 & sleep 300\n"},
+    )
+    toy.build(toy.builder(), toy.good)
+    toy.close()
+    builder = toy.builder(KernelPart(base="defconfig", timeout_s=4.0))
     with pytest.raises(KernelError, match="did not end within the time limit") as caught:
         toy.build(builder, hangs)
     assert caught.value.outcome is Outcome.BUILD_FAILED
-    assert "waiting for nothing" in caught.value.details
+    assert "waiting in vain" in caught.value.details
     assert marked_processes(toy.folder / "builder") == []
+    toy.close()
+    two = toy.commit("mm: shift", {"mm/memory.c": _MEMORY % "<< 3"})
+    assert toy.build(toy.builder(), two).signature == _built_alone(toy, two)
 
 
 def test_cancel_ends_the_build_and_the_next_one_is_right(
