@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from bisector.model.outcome import Purpose
 from bisector.search.belief import FLAT_SHARE, LAYOUT_SD_PERCENT, Belief
 from bisector.search.graph import Graph
-from bisector.search.noise import Readings
+from bisector.search.noise import Readings, huber_mean
 from bisector.search.plan import RUNS
 from bisector.search.types import Costs, Evidence
 
@@ -177,10 +177,20 @@ def next_runs(readings: Readings, belief: Belief, costs: Costs) -> int:
     return int(runs[int(np.argmin(np.round(cost, 6)))])
 
 
-def share(audit: Audit, belief: Belief) -> float:
-    """Return the part of the ends' difference that the accused explains; 1.0 unless it is clearly less."""
+def share(audit: Audit, readings: Readings, belief: Belief) -> float:
+    """Return the part of the ends' difference that the accused explains; 1.0 unless it is clearly less.
+
+    Estimated from every boot of the two commits, not the fresh ones alone: whether there is a jump is settled, this
+    is how large. "Clearly" is two standard errors below the whole, layout offsets included.
+    """
     if abs(belief.delta) < 1e-9:
         return 1.0
-    part = audit.jump / belief.delta
-    error = np.hypot(audit.se, np.sqrt(2) * LAYOUT_SD_PERCENT) / abs(belief.delta)
+    levels, errors = [], []
+    for commit in (audit.accused, audit.parent):
+        of = readings.commit == commit
+        variance = belief.boot_variance + readings.run_variance(readings.runs[of])
+        levels.append(huber_mean(belief.y[of], float(np.sqrt(variance.mean()))))
+        errors.append(1 / float((1 / variance).sum()) + LAYOUT_SD_PERCENT**2)
+    part = (levels[0] - levels[1]) / belief.delta
+    error = np.sqrt(sum(errors)) / abs(belief.delta)
     return float(part) if part + 2 * error < 1 and part < 0.85 else 1.0

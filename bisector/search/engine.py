@@ -173,7 +173,7 @@ def _accuse(now: Situation, costs: Costs, accused: int, mass: float, audit: Audi
     if audit is None or (accused in now.evidence.skipped and audit.verdict is AuditVerdict.OPEN):
         return _set(now, _range_around(now, accused), say.NO_AUDIT)
     if audit.verdict is AuditVerdict.CONFIRMED and sure:
-        part = audits.share(audit, now.belief)
+        part = audits.share(audit, now.readings, now.belief)
         return _commit(accused, mass, say.found(now.readings, now.belief, audit, part), part)
     if audit.verdict in (AuditVerdict.REFUTED, AuditVerdict.UNDECIDED):
         return _set(now, _range_around(now, accused), say.refuted(now.readings, now.belief, audit))

@@ -1,6 +1,6 @@
 """From runs to one robust number per boot, and how far runs and boots scatter. Percent on a log scale throughout."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +35,6 @@ class Readings:
     reference: float
     sign: float
     run_sd: float
-    spread: Floats
 
     def run_variance(self, runs: Ints | int) -> Floats:
         """Return the variance of a boot's number that its runs alone cause: k s_r^2 / r."""
@@ -73,7 +72,7 @@ def read(boots: Sequence[Boot], options: Options, good: int) -> Readings:
     logs = [sign * 100 * np.log(runs / reference) for runs in values]
     run_sd = pooled_run_sd(logs)
     return Readings(
-        y=np.array([huber_mean(runs, run_sd) for runs in logs]),
+        y=_huber_means(logs, run_sd),
         commit=np.array([boot.commit for boot in boots], dtype=np.int64),
         runs=np.array([runs.size for runs in logs], dtype=np.int64),
         at_s=np.array([boot.at_s for boot in boots], dtype=np.float64),
@@ -81,7 +80,6 @@ def read(boots: Sequence[Boot], options: Options, good: int) -> Readings:
         reference=reference,
         sign=sign,
         run_sd=run_sd,
-        spread=np.array([float(np.ptp(runs)) for runs in logs]),
     )
 
 
@@ -91,8 +89,11 @@ def pooled_run_sd(logs: Sequence[Floats]) -> float:
     Pooled over all boots, so it needs no second moment and one wild run does not move it. Never below the
     resolution: an even distribution over the smallest step seen within a boot (step / sqrt 12), or 0.01 %.
     """
-    distances = [np.abs(np.subtract.outer(runs, runs))[np.triu_indices(runs.size, 1)] for runs in logs if runs.size > 1]
-    if not distances:
+    distances = []
+    for _, runs in _by_size(logs):
+        first, second = np.triu_indices(runs.shape[1], 1)
+        distances.append(np.abs(runs[:, first] - runs[:, second]).ravel())
+    if sum(one.size for one in distances) == 0:
         return SMALLEST_SD_PERCENT
     pooled = np.concatenate(distances)
     # Rounding in the logarithm makes equal values differ by 1e-14 or so; that is no step of the metric.
@@ -101,14 +102,30 @@ def pooled_run_sd(logs: Sequence[Floats]) -> float:
     return float(max(np.median(pooled) / MEDIAN_PAIR_DISTANCE, resolution, SMALLEST_SD_PERCENT))
 
 
+def _by_size(logs: Sequence[Floats]) -> Iterator[tuple[Ints, Floats]]:
+    """Yield (places, matrix) for the boots of each number of runs: whole matrices are ten times faster than boots."""
+    sizes = np.array([runs.size for runs in logs], dtype=np.int64)
+    for size in np.unique(sizes):
+        places = np.flatnonzero(sizes == size)
+        yield places, np.stack([logs[int(place)] for place in places])
+
+
+def _huber_means(logs: Sequence[Floats], run_sd: float) -> Floats:
+    means = np.zeros(len(logs))
+    for places, runs in _by_size(logs):
+        if runs.shape[1] <= 2:
+            means[places] = runs.mean(axis=1)
+            continue
+        centre = np.median(runs, axis=1, keepdims=True)
+        for _ in range(3):
+            centre = centre + np.clip(runs - centre, -1.5 * run_sd, 1.5 * run_sd).mean(axis=1, keepdims=True)
+        means[places] = centre[:, 0]
+    return means
+
+
 def huber_mean(runs: Floats, run_sd: float) -> float:
     """Return the Huber mean (Huber 1964) at 1.5 sd: three steps from the median; of one or two runs the plain mean."""
-    if runs.size <= 2:
-        return float(runs.mean())
-    centre = float(np.median(runs))
-    for _ in range(3):
-        centre += float(np.clip(runs - centre, -1.5 * run_sd, 1.5 * run_sd).mean())
-    return centre
+    return float(_huber_means([runs], run_sd)[0])
 
 
 def boot_sd_prior(run_sd: float) -> float:
@@ -125,14 +142,12 @@ def shrunk_boot_variance(readings: Readings, select: NDArray[np.bool_]) -> float
 
     Source: s_b^2 = (4 * 0.8^2 + df * excess) / (4 + df), excess = variance between boots - k s_r^2 / r.
     """
-    square, freedom = 0.0, 0
-    for commit in np.unique(readings.commit[select]):
-        of = readings.y[select & (readings.commit == commit)]
-        if of.size > 1:
-            square += float(((of - of.mean()) ** 2).sum())
-            freedom += of.size - 1
+    commits, y = np.unique(readings.commit[select], return_inverse=True)[1], readings.y[select]
+    counts = np.bincount(commits)
+    means = np.bincount(commits, weights=y) / counts
+    square, freedom = float(((y - means[commits]) ** 2).sum()), int(y.size - counts.size)
     prior = boot_sd_prior(readings.run_sd) ** 2
-    if freedom == 0:
+    if freedom <= 0:
         return prior
     caused = float(np.mean(readings.run_variance(readings.runs[select])))
     return (4 * prior + max(0.0, square - freedom * caused)) / (4 + freedom)
