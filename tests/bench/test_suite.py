@@ -1,5 +1,6 @@
 """The suite's program, run for real."""
 
+import ctypes
 import os
 import signal
 from collections.abc import Callable
@@ -110,6 +111,16 @@ def test_ignored_signals_of_the_caller_do_not_matter(run_suite: RunSuite) -> Non
         "run", "fork_test", "--ops", "20", preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     )
     assert ended.returncode == 0, ended.stderr
+
+
+def test_a_layout_that_is_the_same_at_every_start_does_not_make_it_start_for_ever(
+    run_suite: RunSuite, lines: Lines
+) -> None:
+    no_randomisation = 0x0040000
+    libc = ctypes.CDLL(None)
+    ended = run_suite("run", "fork_test", "--ops", "10", preexec_fn=lambda: libc.personality(no_randomisation))
+    assert ended.returncode == 0, ended.stderr
+    assert lines(ended)[-1]["samples"] == 1
 
 
 def test_the_table_of_tests_is_printed_for_people_and_for_programs(run_suite: RunSuite, lines: Lines) -> None:

@@ -180,6 +180,7 @@ int main(int argc, char **argv)
     /* Whoever started us may have ignored them: a child could not be waited for, or a lost reader would kill us. */
     if (signal(SIGCHLD, SIG_DFL) == SIG_ERR || signal(SIGPIPE, SIG_IGN) == SIG_ERR)
         give_up(EX_REFUSED, "signal: %s", strerror(errno));
+    settle_layout(argv);
     struct job jobs[MOST_TESTS];
     const char *temporary = getenv("TMPDIR");
     struct options options = {

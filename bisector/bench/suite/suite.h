@@ -51,6 +51,9 @@ struct test {
 extern const struct test suite_tests[];
 extern const unsigned suite_test_count;
 
+/* Starts the program over, a few times at most, until its stack and heap lie as they usually do. */
+void settle_layout(char **argv);
+
 const struct test *find_test(const char *name);
 
 void memory_set_up(struct work *work);
