@@ -50,21 +50,28 @@ rm -f alive
 _STATE = """
 cd "$1" 2>/dev/null || { echo gone; exit; }
 if [ -e rc ]; then echo "ended $(cat rc)"; exit; fi
-if kill -0 "$(cat keeper)" 2>/dev/null; then echo running; exit; fi
+read -r keeper <keeper
+if kill -0 "$keeper" 2>/dev/null && ! grep -q "^State:.Z" "/proc/$keeper/status"; then echo running; exit; fi
 if [ -e rc ]; then echo "ended $(cat rc)"; else echo lost; fi
 """
 
 _AWAIT = 'cd "$1" || exit 0; [ -e rc ] || cat alive'
 
 # Found by the mark in their environment, wherever they went; a group alone would miss a child with its own session.
+# Through tr, because busybox's grep sees nothing behind a NUL. A zombie's environment is empty.
 _KILL = """
 n=0
-while pids=$(grep -lF "BISECTOR_JOB=$1" /proc/[0-9]*/environ 2>/dev/null); [ -n "$pids" ]; do
-  [ "$n" -gt 40 ] && { echo $pids; exit 1; }
-  for f in $pids; do p=${f#/proc/}; kill -s KILL "${p%/environ}" 2>/dev/null; done
+while [ "$n" -lt 40 ]; do
+  left=
+  for p in /proc/[0-9]*; do
+    if tr "\\0" "\\n" 2>/dev/null <"$p/environ" | grep -qxF "BISECTOR_JOB=$1"; then
+      left="$left ${p#/proc/}"; kill -s KILL "${p#/proc/}"
+    fi
+  done 2>/dev/null
+  [ -n "$left" ] || exit 0
   n=$((n+1)); sleep 0.1 2>/dev/null || sleep 1
 done
-exit 0
+echo $left; exit 1
 """
 
 TICK_S = 0.25
