@@ -10,9 +10,11 @@ from typing import Literal
 from bisector.lab.programs import QEMU
 from bisector.model.errors import MachineError, UsageError
 
-# A boot sector that writes 0x10 to QEMU's isa-debug-exit port: mov dx,0xf4; mov al,0x10; out dx,al; hlt; jmp back.
-# QEMU then ends with (0x10 << 1) | 1. No other way of ending gives this code, so guest code did run.
-_SECTOR = bytes.fromhex("baf400b010eef4ebfd")
+# The whole firmware of the trial's guest stands where an x86 begins, 16 bytes below the end of its ROM, and writes 0x10
+# to QEMU's isa-debug-exit port: mov dx,0xf4; mov al,0x10; out dx,al; hlt; jmp back. QEMU then ends with
+# (0x10 << 1) | 1. No other way of ending gives this code, so guest code did run.
+_CODE = bytes.fromhex("baf400b010eef4ebfd")
+_ROM = b"\xf4" * (0x10000 - 16) + _CODE.ljust(16, b"\xf4")
 _RAN = 33
 
 
@@ -28,11 +30,11 @@ class Trial:
 def try_accelerator(name: Literal["kvm", "tcg"], *, limit_s: float = 20.0) -> Trial:
     """Run a guest of nine bytes with this accelerator; remembered for the life of the program."""
     with tempfile.TemporaryDirectory(prefix="bisector-trial-") as folder:
-        disk = Path(folder) / "disk"
-        disk.write_bytes(_SECTOR.ljust(510, b"\0") + b"\x55\xaa")
+        rom = Path(folder) / "rom"
+        rom.write_bytes(_ROM)
         argv = [str(QEMU.path()), "-machine", f"q35,accel={name}", "-cpu", "max", "-m", "64", "-nodefaults"]
         argv += ["-no-user-config", "-display", "none", "-no-reboot", "-device", "isa-debug-exit,iobase=0xf4,iosize=4"]
-        argv += ["-drive", f"file={disk},format=raw,if=ide"]
+        argv += ["-bios", str(rom)]
         try:
             done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False)
         except subprocess.TimeoutExpired:
