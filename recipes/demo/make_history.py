@@ -277,7 +277,9 @@ def _finished(dest: Path, key: str) -> dict[str, Any] | None:
 def _refuse_a_stranger(dest: Path) -> None:
     if not dest.exists() or (dest.is_dir() and not any(dest.iterdir())):
         return
-    if (dest / ".git").is_dir() and CONFIG_KEY in _git(dest, "config", "--local", "--list", "--name-only"):
+    # Read as a file: in a damaged repository of ours git would not look for its configuration.
+    config = dest / ".git" / "config"
+    if config.is_file() and CONFIG_KEY in _git(dest, "config", "--file", str(config), "--list", "--name-only").split():
         return
     raise HistoryError(f"{dest} is there and was not made by this script", resolution="Name a folder that is new.")
 
