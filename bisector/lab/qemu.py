@@ -150,6 +150,12 @@ class EmbeddedMachine:
         if code is not None:
             raise self._ended(code, text.last_lines)
 
+    def _explain_loss(self) -> None:
+        if self._booted:
+            # A guest that resets drops its connections a moment before QEMU has ended.
+            self._guest.wait(2.0)
+        self.check()
+
     def release(self) -> None:
         """End the guest, if one runs. Never raises a LabError."""
         shell, self._shell, self._jobs, self._booted = self._shell, None, None, False
@@ -188,7 +194,7 @@ class EmbeddedMachine:
             # The guest is on this computer: whoever does not answer in seconds never will, but key exchange is slow
             # under emulation on a busy host.
             limits = Limits(connect_s=5, banner_s=10, auth_s=60, channel_s=60)
-            self._shell = Shell(target, limits=limits, explain_loss=self.check)
+            self._shell = Shell(target, limits=limits, explain_loss=self._explain_loss)
             self._jobs = Jobs(self._shell, check=self.check)
             try:
                 self._await_ssh(self._shell, follower.text, on_progress)
