@@ -107,9 +107,12 @@ _MAKE_STOP = _COMMITS[-1]
 # A late tool stumbled over the toolchain, not over the commit's change: say what mends it for all commits.
 _HINTS = (
     (re.compile(r"BTF|pahole"), "CONFIG_DEBUG_INFO_BTF=n in a fragment avoids this step"),
-    (re.compile(r"\[-Werror|all warnings being treated as errors"), "CONFIG_WERROR=n in a fragment lets warnings pass"),
     (re.compile(r"objtool"), "an older compiler or CONFIG_UNWINDER_FRAME_POINTER=y may avoid objtool's complaint"),
 )
+
+# "some warnings" stands for -Werror=..., which the tree demands whatever the configuration says.
+_ALL_WARNINGS = re.compile(r"^cc1: all warnings being treated as errors", re.MULTILINE)
+_WERROR_HINT = "CONFIG_WERROR=n in a fragment lets warnings pass"
 
 CLOCK_SKEW = re.compile(r"Clock skew detected|has modification time .* in the future")
 
@@ -139,6 +142,8 @@ def explain_failure(text: str, *, status: int, commit: str, source: Path, outcom
     else:
         brief = lines[0]
     hints = [hint for pattern, hint in _HINTS if any(pattern.search(line) for line in lines)]
+    if _ALL_WARNINGS.search(short):
+        hints.append(_WERROR_HINT)
     return KernelError(
         brief, outcome=outcome, details="\n".join([f"{commit[:12]}:", *lines]), resolution="; ".join(hints)
     )

@@ -85,8 +85,8 @@ class Output:
             shutil.rmtree(self.path)
 
     def is_empty(self) -> bool:
-        """Has nothing been built here?"""
-        return not (self.path / "include").exists()
+        """Has nothing been built here? Configuring alone leaves tools and folders, but no release."""
+        return not (self.path / "include/config/kernel.release").exists()
 
     def distrust_future(self, source: Path) -> bool:
         """Undo what a clock that went back would do: make keeps an object that is newer than its changed source.

@@ -114,8 +114,11 @@ def test_a_make_that_says_nothing_is_told_by_its_last_line() -> None:
 
 
 def test_a_late_tool_comes_with_the_switch_that_avoids_it() -> None:
-    error = _explain("mm/foo.c:1:2: error: unused variable 'x' [-Werror=unused-variable]\n" + _END)
-    assert "CONFIG_WERROR=n" in error.resolution
+    line = (
+        "mm/foo.c:1:2: error: unused variable 'x' [-Werror=unused-variable]\ncc1: {} warnings being treated as errors\n"
+    )
+    assert "CONFIG_WERROR=n" in _explain(line.format("all") + _END).resolution
+    assert _explain(line.format("some") + _END).resolution == ""
     error = _explain("FAILED: load BTF from vmlinux: Invalid argument\n" + _END)
     assert isinstance(error, KernelError)
     assert error.brief == "FAILED: load BTF from vmlinux: Invalid argument"
