@@ -183,6 +183,8 @@ def test_the_keeper_sleeps_while_its_job_runs(shell: Shell, root: Path) -> None:
 
     def count() -> None:
         for path in root.glob("*/keeper"):
+            # Its own session: neither a terminal nor a server that clears up behind itself ends it.
+            assert os.getsid(int(path.read_text())) == int(path.read_text())
             status = Path(f"/proc/{path.read_text().strip()}/status").read_text()
             switches.append(int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0]))
 
