@@ -6,11 +6,13 @@ become a verdict.
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from bisector.model.outcome import Purpose
 from bisector.recipe.schema import Recipe
-from bisector.search import propose, rank_builds
+from bisector.search import assess, propose, rank_builds
 from bisector.search.graph import Graph
-from bisector.search.types import Finding, Look, Options
+from bisector.search.types import Evidence, Finding, Look, Options
 from bisector.session.evidence import (
     FAILED_LOOKS_TO_SKIP,
     control_exists,
@@ -25,7 +27,10 @@ TROUBLES_TO_PAUSE = 3
 """Troubles in a row of one worker before the session pauses: a hiccup is retried, a dead machine is not hammered."""
 
 KERNELS_IN_STOCK = 4
-"""Built kernels that nobody has looked at yet, at most: building ahead costs disk and the builder's time."""
+"""Kernels built ahead that may still be looked at, at most: building costs disk and the builder's time."""
+
+SETTLED = 0.01
+"""A kernel this likely good, or bad, is no longer worth a look: it does not count as stock."""
 
 BUILDS_RANKED = 8
 
@@ -184,13 +189,22 @@ def _boot_order(step: Look, machine: str) -> BootOrder:
 def _build_order(state: SessionState, plan: Plan, wanted: Look | None) -> BuildOrder | None:
     if wanted is not None:
         return BuildOrder(commit=wanted.commit, ahead=False, reason=wanted.reason)
-    looked_at = {look.commit for look in state.looks}
-    stock = [commit for commit, build in state.builds.items() if build.image is not None and commit not in looked_at]
-    if len(stock) >= KERNELS_IN_STOCK:
-        return None
     evidence, costs = evidence_of(state, plan.test), costs_of(state)
+    if _stock(state, plan, evidence) >= KERNELS_IN_STOCK:
+        return None
     unusable = skips(state).keys() | state.builds.keys()
     for commit in rank_builds(plan.graph, evidence, costs, plan.options, BUILDS_RANKED):
         if commit not in unusable:
             return BuildOrder(commit=commit, ahead=True, reason="most likely needed next, while the machine measures")
     return None
+
+
+def _stock(state: SessionState, plan: Plan, evidence: Evidence) -> int:
+    """How many kernels stand ready that nobody has looked at and that the search may still want."""
+    looked_at = {look.commit for look in state.looks}
+    ready = [commit for commit in evidence.built if commit not in looked_at]
+    if len(ready) < KERNELS_IN_STOCK:
+        return len(ready)
+    probability = np.asarray(assess(plan.graph, evidence, plan.options).probability)
+    bad = plan.graph.mass_below(ready, probability)
+    return int(np.count_nonzero((bad > SETTLED) & (bad < 1 - SETTLED)))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bisector.model.errors import BuilderError, MachineError
 from bisector.model.events import BootStarted, BuildStarted, Event, KernelBuilt, RunFinished, RunStarted
 from bisector.model.machine import MachineFacts
-from bisector.model.outcome import AnswerKind, Outcome
+from bisector.model.outcome import AnswerKind, Outcome, Purpose
 from bisector.recipe.schema import Recipe
 from bisector.session.controller import Controller, StopRequest
 from bisector.session.evidence import skips
@@ -98,6 +98,17 @@ def test_a_kernel_is_built_ahead_while_the_machine_measures(tmp_path: Path) -> N
     lab = FakeLab(linear_range(40), first_bad=27)
     controller(tmp_path, lab).run()
     assert any(isinstance(event, BuildStarted) and event.ahead for event in events_of(tmp_path))
+
+
+def test_building_ahead_goes_on_after_the_first_stock_became_useless(tmp_path: Path) -> None:
+    lab = FakeLab(linear_range(500), first_bad=470)
+    controller(tmp_path, lab).run()
+    events = events_of(tmp_path)
+    last_gate_boot = max(
+        place for place, event in enumerate(events) if isinstance(event, BootStarted) and event.purpose is Purpose.GATE
+    )
+    later = [event for event in events[last_gate_boot:] if isinstance(event, BuildStarted)]
+    assert sum(event.ahead for event in later) > 4
 
 
 def test_with_builds_and_runs_on_one_host_at_odds_nothing_is_built_during_a_run(tmp_path: Path) -> None:
