@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bisector.model.outcome import Purpose
-from bisector.search.belief import FLAT_SHARE, LAYOUT_SD_PERCENT, Belief
+from bisector.search.belief import FLAT_SHARE, Belief
 from bisector.search.graph import Graph
 from bisector.search.noise import Readings, huber_mean
 from bisector.search.plan import RUNS
@@ -15,8 +15,10 @@ from bisector.search.types import Costs, Evidence
 
 Floats = NDArray[np.float64]
 
-# Wald's bounds for one error in a hundred either way, and how many pairs are tried.
-BOUND = float(np.log(99))
+# Wald's bounds: one accusation in twenty of those that the search got wrong (one in a hundred by itself) passes, one
+# in a hundred right ones is refuted. And how many pairs are tried.
+CONFIRM_ODDS = float(np.log(19))
+REFUTE_ODDS = float(np.log(99))
 FEWEST_PAIRS = 2
 MOST_PAIRS = 12
 # The jump under test, as shares of the ends' difference, and what each is worth beforehand: the whole of it in the
@@ -107,7 +109,7 @@ def judge(evidence: Evidence, readings: Readings, belief: Belief, accused: int, 
     if pairs >= 4:
         freedom = pairs - 1
         model = (4 * model + freedom * float(np.var(jumps, ddof=1))) / (4 + freedom)
-    log_odds = _log_odds(jumps, model, belief.delta)
+    log_odds = _log_odds(jumps, model, belief)
     jump = float(np.median(jumps)) if pairs > 2 else float(jumps.mean())
     for _ in range(3 if pairs > 2 else 0):
         jump += float(np.clip(jumps - jump, -1.5 * np.sqrt(model), 1.5 * np.sqrt(model)).mean())
@@ -139,8 +141,8 @@ def _fresh(evidence: Evidence, accused: int, parent: int) -> tuple[list[int], li
     return mine, theirs
 
 
-def _log_odds(jumps: Floats, variance: Floats, delta: float) -> float:
-    offset_sd = np.sqrt(2) * LAYOUT_SD_PERCENT
+def _log_odds(jumps: Floats, variance: Floats, belief: Belief) -> float:
+    delta, offset_sd = belief.delta, np.sqrt(2 * belief.layout_variance)
     offsets = np.linspace(-3, 3, 61)
     prior = np.exp(-0.5 * offsets**2) / np.exp(-0.5 * offsets**2).sum()
     flat = FLAT_SHARE / (3 * abs(delta) + 12 * float(np.sqrt(variance.mean())))
@@ -153,9 +155,9 @@ def _log_odds(jumps: Floats, variance: Floats, delta: float) -> float:
 
 
 def _verdict(pairs: int, log_odds: float) -> AuditVerdict:
-    if pairs >= FEWEST_PAIRS and log_odds >= BOUND:
+    if pairs >= FEWEST_PAIRS and log_odds >= CONFIRM_ODDS:
         return AuditVerdict.CONFIRMED
-    if pairs >= FEWEST_PAIRS and log_odds <= -BOUND:
+    if pairs >= FEWEST_PAIRS and log_odds <= -REFUTE_ODDS:
         return AuditVerdict.REFUTED
     return AuditVerdict.UNDECIDED if pairs >= MOST_PAIRS else AuditVerdict.OPEN
 
@@ -172,7 +174,7 @@ def next_runs(readings: Readings, belief: Belief, costs: Costs) -> int:
     runs = np.array(RUNS)
     variance = belief.boot_variance + readings.run_variance(runs)
     worth = np.maximum(belief.delta**2 / (4 * variance), 1e-9)
-    pairs = np.maximum(FEWEST_PAIRS, BOUND / np.minimum(worth, BOUND / FEWEST_PAIRS))
+    pairs = np.maximum(FEWEST_PAIRS, CONFIRM_ODDS / np.minimum(worth, CONFIRM_ODDS / FEWEST_PAIRS))
     cost = pairs * (costs.boot_s + runs * costs.run_s)
     return int(runs[int(np.argmin(np.round(cost, 6)))])
 
@@ -190,7 +192,7 @@ def share(audit: Audit, readings: Readings, belief: Belief) -> float:
         of = readings.commit == commit
         variance = belief.boot_variance + readings.run_variance(readings.runs[of])
         levels.append(huber_mean(belief.y[of], float(np.sqrt(variance.mean()))))
-        errors.append(1 / float((1 / variance).sum()) + LAYOUT_SD_PERCENT**2)
+        errors.append(1 / float((1 / variance).sum()) + belief.layout_variance)
     part = (levels[0] - levels[1]) / belief.delta
     error = np.sqrt(sum(errors)) / abs(belief.delta)
     return float(part) if part + 2 * error < 1 and part < 0.85 else 1.0

@@ -26,8 +26,10 @@ LEVEL_POINTS = 48
 # Percent, in units of the prior's median (0.8 % in a usual lab).
 BOOT_SD_GRID = np.array([0.15, 0.3, 0.5, 0.75, 1.1, 1.6, 2.5, 4.0, 6.5, 10.5]) / 0.8
 BOOT_SD_LOG_SD = 0.8
-# A kernel's own constant offset (code and data layout), in percent; boots do not average it away.
-LAYOUT_SD_PERCENT = 0.3
+# A kernel's own constant offset (code and data layout), in percent: boots do not average it away. Usually 0.3 %;
+# a lab where it is 1 % shows it by kernels that scatter more than their boots, and is then believed.
+LAYOUT_SDS_PERCENT = (0.3, 1.0)
+LAYOUT_PRIOR = (0.85, 0.15)
 # Log-odds against what a person's mark or an identical kernel image excludes: more than any boots can outweigh.
 EXCLUDED = -1e4
 DRIFT_ROUNDS = 3
@@ -64,6 +66,7 @@ class Belief:
     looked_bad: Floats
     levels: dict[int, Levels]
     boot_variance: float
+    layout_variance: float
     y: Floats
     trend: dict[int, Trend]
     contradiction: bool
@@ -197,6 +200,7 @@ def _belief_without_levels(frame: _Frame, readings: Readings) -> Belief:
             looked_bad=np.zeros(0),
             levels={},
             boot_variance=boot_sd_prior(readings.run_sd) ** 2,
+            layout_variance=LAYOUT_SDS_PERCENT[0] ** 2,
             y=readings.y,
             trend={},
             contradiction=bool(frame.penalty.max(initial=EXCLUDED) <= EXCLUDED),
@@ -217,7 +221,9 @@ def _weigh(graph: Graph, frame: _Frame, readings: Readings, machines: list[int],
     y = readings.y - _drifted(readings, trend)
     boot_sd = _boot_sds(replace(readings, y=y))
     log_prior = -0.5 * (np.log(boot_sd / boot_sd_prior(readings.run_sd)) / BOOT_SD_LOG_SD) ** 2
-    total = frame.prior[:, None] + frame.penalty[:, None] + log_prior[None, :]
+    # Nuisances are (layout deviation, boot deviation) pairs on one axis, the boot deviation running fastest.
+    nuisance = (np.log(LAYOUT_PRIOR)[:, None] + log_prior).ravel()
+    total = frame.prior[:, None] + frame.penalty[:, None] + nuisance
     parts = []
     for machine in machines:
         part = _machine_part(graph, frame, replace(readings, y=y), machine, boot_sd)
@@ -235,7 +241,8 @@ def _weigh(graph: Graph, frame: _Frame, readings: Readings, machines: list[int],
         looked=frame.looked,
         looked_bad=np.zeros(0),
         levels={machine: part.levels(weight) for machine, part in zip(machines, parts, strict=True)},
-        boot_variance=float(weight.sum(axis=0) @ boot_sd**2),
+        boot_variance=float(weight.sum(axis=0) @ np.tile(boot_sd, len(LAYOUT_PRIOR)) ** 2),
+        layout_variance=float(weight.sum(axis=0) @ np.repeat(LAYOUT_SDS_PERCENT, boot_sd.size) ** 2),
         y=y,
         trend=trend,
         contradiction=bool(frame.penalty[leading] <= EXCLUDED),
@@ -294,8 +301,8 @@ def _machine_part(graph: Graph, frame: _Frame, readings: Readings, machine: int,
     tested = np.unique(units)
     of_unit = (units[None, :] == tested[:, None]).astype(np.float64)
     bits = frame.unit_bits[:, tested].astype(np.float64)
-    good = _unit_log(y, variance, of_unit, good_grid, flat)
-    bad = _unit_log(y, variance, of_unit, bad_grid, flat)
+    good = _layouts_log(y, variance, of_unit, good_grid, flat)
+    bad = _layouts_log(y, variance, of_unit, bad_grid, flat)
     shape = (bits.shape[0], *good.shape[1:])
     good_log = ((1 - bits) @ good.reshape(len(tested), -1)).reshape(shape)
     bad_log = (bits @ bad.reshape(len(tested), -1)).reshape(shape)
@@ -309,33 +316,41 @@ def _machine_part(graph: Graph, frame: _Frame, readings: Readings, machine: int,
 
 
 def _level_grid(ends: Floats, typical: float) -> Floats:
-    """The possible levels of one end: around its boots, half width 4 se + 0.5 s + 2.5 layout deviations."""
+    """The possible levels of one end: around its boots, half width 4 se + 0.5 s + 2.5 * 0.6 % of layout."""
     centre = huber_mean(ends, typical)
-    half = 4 * typical / np.sqrt(ends.size) + 0.5 * typical + 2.5 * LAYOUT_SD_PERCENT
+    half = 4 * typical / np.sqrt(ends.size) + 0.5 * typical + 2.5 * 0.6
     return centre + np.linspace(-half, half, LEVEL_POINTS)
 
 
-def _unit_log(y: Floats, variance: Floats, of_unit: Floats, grid: Floats, flat: float) -> Floats:
-    """The log likelihood of each unit's boots: shape (units, boot sds, levels), its layout offset integrated out."""
+def _layouts_log(y: Floats, variance: Floats, of_unit: Floats, grid: Floats, flat: float) -> Floats:
+    """The log likelihood of each unit's boots: shape (units, nuisances, levels), its layout offset integrated out."""
     step = float(grid[1] - grid[0])
-    reach = int(np.ceil(3 * LAYOUT_SD_PERCENT / step))
-    if step > 1.5 * LAYOUT_SD_PERCENT:
-        # The grid is coarser than the offset: as a part of each boot's own variance it is right to a few percent.
-        variance, reach = variance + LAYOUT_SD_PERCENT**2, 0
-    fine = np.concatenate([grid[0] + step * np.arange(-reach, 0), grid, grid[-1] + step * np.arange(1, reach + 1)])
+    parts = []
+    for layout_sd in LAYOUT_SDS_PERCENT:
+        if step > 1.5 * layout_sd:
+            # The grid is coarser than the offset: as a part of each boot's variance it is right to a few percent.
+            parts.append(_units_log(y, variance + layout_sd**2, of_unit, grid, flat))
+            continue
+        reach = int(np.ceil(3 * layout_sd / step))
+        outside = step * np.arange(1, reach + 1)
+        fine = np.concatenate([grid[0] - outside[::-1], grid, grid[-1] + outside])
+        log = _units_log(y, variance, of_unit, fine, flat)
+        kernel = np.exp(-0.5 * (step * np.arange(-reach, reach + 1) / layout_sd) ** 2)
+        spread = np.zeros((fine.size, grid.size))
+        for column in range(grid.size):
+            spread[column : column + 2 * reach + 1, column] = kernel / kernel.sum()
+        top = log.max(axis=2, keepdims=True)
+        parts.append(np.log(np.exp(log - top) @ spread + 1e-300) + top)
+    return np.concatenate(parts, axis=1)
+
+
+def _units_log(y: Floats, variance: Floats, of_unit: Floats, fine: Floats, flat: float) -> Floats:
+    """The log likelihood of each unit's boots without an offset: shape (units, boot sds, points)."""
     scaled = (y[:, None, None] - fine) ** 2 / variance[:, :, None]
     density = (1 - FLAT_SHARE) / np.sqrt(2 * np.pi * variance)[:, :, None] * np.exp(-0.5 * scaled) + flat
     boots = np.log(density)
     log: Floats = (of_unit @ boots.reshape(y.size, -1)).reshape(of_unit.shape[0], *boots.shape[1:])
-    if reach == 0:
-        return log
-    kernel = np.exp(-0.5 * (step * np.arange(-reach, reach + 1) / LAYOUT_SD_PERCENT) ** 2)
-    spread = np.zeros((fine.size, grid.size))
-    for column in range(grid.size):
-        spread[column : column + 2 * reach + 1, column] = kernel / kernel.sum()
-    top = log.max(axis=2, keepdims=True)
-    mixed: Floats = np.log(np.exp(log - top) @ spread + 1e-300) + top
-    return mixed
+    return log
 
 
 def _log_mean_exp(log: Floats) -> Floats:
@@ -360,6 +375,6 @@ def _refit(frame: _Frame, belief: Belief, readings: Readings, machine: int) -> T
         at_s=readings.at_s[here],
         y=readings.y[here],
         bad=np.clip(bad, 0.0, 1.0),
-        variance=belief.boot_variance + readings.run_variance(readings.runs[here]) + LAYOUT_SD_PERCENT**2,
+        variance=belief.boot_variance + readings.run_variance(readings.runs[here]) + belief.layout_variance,
         levels=(belief.levels[machine].good, belief.levels[machine].bad),
     )

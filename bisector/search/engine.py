@@ -20,8 +20,10 @@ from bisector.search.verdict import between_levels
 
 # A boot of known side at least this often, so that a drift of the lab is seen; source: invented labs at 1 %/h.
 REFERENCE_EVERY_S = 45 * 60.0
-SETTLED = 0.005
-# An audit that has begun goes on while the accused keeps this much, so that one odd boot does not stop it.
+SETTLED = 0.02
+# An audit begins here: its boots are as good for the search as any others by now, so nothing is lost by making them
+# as fresh pairs. It goes on while the accused keeps the smaller one, so that one odd boot does not stop it.
+ACCUSED = 0.95
 STILL_ACCUSED = 0.9
 # The stall rule: this many boots that lower the entropy by less than half a bit.
 STALL_BOOTS = 40
@@ -136,7 +138,8 @@ def _answer(now: Situation, costs: Costs) -> Look | Finding | None:
         accused = int(members[0])
         standing = audit_of(now, accused)
         open_audit = standing is not None and standing.accused_boots + standing.parent_boots > 0
-        if mass >= now.options.confidence or (open_audit and mass >= STILL_ACCUSED):
+        begin = min(ACCUSED, now.options.confidence) if now.options.audit else now.options.confidence
+        if mass >= begin or (open_audit and mass >= STILL_ACCUSED):
             return _accuse(now, costs, accused, mass, standing)
         return None
     if mass < now.options.confidence or _can_split(now, leading):
@@ -166,16 +169,20 @@ def audit_of(now: Situation, accused: int) -> Audit | None:
     return audits.judge(now.evidence, now.readings, now.belief, accused, parent)
 
 
-def _accuse(now: Situation, costs: Costs, accused: int, mass: float, audit: Audit | None) -> Look | Finding:
+def _accuse(now: Situation, costs: Costs, accused: int, mass: float, audit: Audit | None) -> Look | Finding | None:
     sure = mass >= now.options.confidence
     if not now.options.audit:
         return _commit(accused, mass, say.found(now.readings, now.belief, None, 1.0), None)
+    if not sure and (audit is None or accused in now.evidence.skipped):
+        return None
     if audit is None or (accused in now.evidence.skipped and audit.verdict is AuditVerdict.OPEN):
         return _set(now, _range_around(now, accused), say.NO_AUDIT)
     if audit.verdict is AuditVerdict.CONFIRMED and sure:
         part = audits.share(audit, now.readings, now.belief)
         return _commit(accused, mass, say.found(now.readings, now.belief, audit, part), part)
     if audit.verdict in (AuditVerdict.REFUTED, AuditVerdict.UNDECIDED):
+        if not sure:
+            return None
         return _set(now, _range_around(now, accused), say.refuted(now.readings, now.belief, audit))
     if _spent(now.evidence, now.options):
         return _set(
@@ -183,7 +190,7 @@ def _accuse(now: Situation, costs: Costs, accused: int, mass: float, audit: Audi
         )
     if audit.verdict is AuditVerdict.CONFIRMED:
         # The fresh pairs speak for it and the whole does not yet: more of the whole.
-        return _search_step(now, costs)
+        return None
     return Look(
         commit=audits.next_side(audit),
         runs=audits.next_runs(now.readings, now.belief, costs),
@@ -227,19 +234,18 @@ def _ended(now: Situation) -> Finding | None:
     if _spent(now.evidence, now.options):
         chosen = credible(now.belief, now.options.confidence)
         return _set(now, chosen, say.spent(now.evidence, now.options, f"{len(chosen)} commits remain possible"))
-    boots = now.evidence.boots
-    searched = sum(boot.purpose is Purpose.SEARCH for boot in boots)
-    if searched < STALL_BOOTS:
-        return None
     middle = between_levels(now.graph, now.readings, now.belief)
-    if len(middle) < 2:
+    # Without commits in the middle a search may just be short of precision: it gets twice the time.
+    window = STALL_BOOTS if len(middle) >= 2 else 2 * STALL_BOOTS
+    boots = now.evidence.boots
+    if sum(boot.purpose is Purpose.SEARCH for boot in boots) < window:
         return None
-    earlier = replace(now.evidence, boots=boots[:-STALL_BOOTS])
-    before = situation(now.graph, earlier, now.options).belief.entropy_bits
+    earlier = replace(now.evidence, boots=boots[:-window])
+    before = believe(now.graph, earlier, read(earlier.boots, now.options, now.graph.good)).entropy_bits
     if before - now.belief.entropy_bits >= STALL_BITS:
         return None
     chosen = credible(now.belief, now.options.confidence)
-    return _set(now, sorted({*chosen, *middle}), say.stalled(len(middle), STALL_BOOTS))
+    return _set(now, sorted({*chosen, *middle}), say.stalled(len(middle), window))
 
 
 def credible(belief: Belief, confidence: float) -> list[int]:

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from bisector.search.belief import LAYOUT_SD_PERCENT, Belief
+from bisector.search.belief import Belief
 from bisector.search.graph import Graph
 from bisector.search.noise import Readings
 from bisector.search.types import Costs, Evidence
@@ -180,8 +180,8 @@ def _best(
     known = _precisions(commits, readings, belief)
     runs, boots = (grid.ravel() for grid in np.meshgrid(RUNS, BOOTS, indexing="ij"))
     variance = belief.boot_variance + readings.run_variance(runs)
-    before = _useful_precision(known)[:, None]
-    after = _useful_precision(known[:, None] + boots / variance)
+    before = _useful_precision(known, belief)[:, None]
+    after = _useful_precision(known[:, None] + boots / variance, belief)
     bits = information(bad[:, None], np.abs(belief.delta) * np.sqrt(np.maximum(0.0, after - before)))
     cost = wait[:, None] + boots * (costs.boot_s + runs * costs.run_s)
     # Rounded, so that the last digit of a sum (another direction, another unit) does not decide a tie.
@@ -206,9 +206,9 @@ def _precisions(commits: Ints, readings: Readings, belief: Belief) -> Floats:
     return np.array([each[readings.commit == commit].sum() for commit in commits])
 
 
-def _useful_precision(precision: Floats) -> Floats:
+def _useful_precision(precision: Floats, belief: Belief) -> Floats:
     """What is left of a precision behind the layout offset: J(p) = p / (1 + s_c^2 p)."""
-    useful: Floats = precision / (1 + LAYOUT_SD_PERCENT**2 * precision)
+    useful: Floats = precision / (1 + belief.layout_variance * precision)
     return useful
 
 

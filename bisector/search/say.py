@@ -141,6 +141,8 @@ def spent(evidence: Evidence, options: Options, state: str) -> str:
 
 def stalled(between: int, boots: int) -> str:
     """Return why a search that learns nothing is ended."""
+    if between < 2:
+        return f"The last {boots} boots told nearly nothing: the lab is too noisy, or the change is not one step."
     return (
         f"The change is gradual or made by several commits: {between} commits sit between the levels of the two ends, "
         f"and the last {boots} boots told nearly nothing."

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bisector.model.outcome import Verdict
-from bisector.search.belief import LAYOUT_SD_PERCENT, Belief
+from bisector.search.belief import Belief
 from bisector.search.graph import Graph
 from bisector.search.noise import Readings, huber_mean
 from bisector.search.types import CommitVerdict, Evidence
@@ -79,7 +79,7 @@ def level_against_good(graph: Graph, readings: Readings, belief: Belief, commit:
         level, error = _level(readings, belief, here)
         against, its_error = _level(readings, belief, good)
         differences.append(level - against)
-        total = error + its_error + (0.0 if commit == graph.good else 2 * LAYOUT_SD_PERCENT**2)
+        total = error + its_error + (0.0 if commit == graph.good else 2 * belief.layout_variance)
         precisions.append(1 / total)
     if not differences:
         return None
@@ -93,19 +93,20 @@ def _level(readings: Readings, belief: Belief, of: NDArray[np.bool_]) -> tuple[f
 
 
 def between_levels(graph: Graph, readings: Readings, belief: Belief) -> list[int]:
-    """Return the commits that sit between the levels: more than 3 deviations from both, whatever side they are on.
+    """Return the commits that sit between the ends: two deviations or more from what either end shows itself.
 
-    Two of them mean a change in several steps (the stall rule of the search's design).
+    The belief's own levels are no measure here: a change in several steps has pulled them towards each other. One
+    commit in twenty sits there by chance; two of them in a search that learns nothing mean several steps.
     """
     found = set()
-    for machine, levels in belief.levels.items():
-        for commit in np.unique(readings.commit[readings.machine == machine]):
-            if commit in (graph.good, graph.bad):
-                continue
-            of = (readings.machine == machine) & (readings.commit == commit)
-            level, variance = _level(readings, belief, of)
-            sd = float(np.sqrt(variance + LAYOUT_SD_PERCENT**2))
-            low, high = sorted((levels.good, levels.bad))
-            if level - low > 3 * sd and high - level > 3 * sd:
+    for machine in belief.levels:
+        here = readings.machine == machine
+        good, good_error = _level(readings, belief, here & (readings.commit == graph.good))
+        bad, bad_error = _level(readings, belief, here & (readings.commit == graph.bad))
+        for commit in set(np.unique(readings.commit[here]).tolist()) - {graph.good, graph.bad}:
+            level, error = _level(readings, belief, here & (readings.commit == commit))
+            from_good = np.sqrt(error + good_error + 2 * belief.layout_variance)
+            from_bad = np.sqrt(error + bad_error + 2 * belief.layout_variance)
+            if level - good > 2 * from_good and bad - level > 2 * from_bad:
                 found.add(int(commit))
     return sorted(found)

@@ -251,4 +251,4 @@ def test_a_change_in_many_small_steps_ends_without_a_name():
     if answer.kind is AnswerKind.COMMIT:
         assert 190 <= answer.commits[0] <= 211
         assert answer.share < 1
-    assert answer.boots <= 160
+    assert answer.boots <= 140

@@ -23,25 +23,25 @@ def test_claimed_and_true_agree_over_several_worlds():
     ]
     trials: list[Trial] = []
     for world in worlds:
-        simulate(world, Options(audit=False, confidence=0.9), trials=60, seed=11, on_trial=trials.append)
+        simulate(world, Options(audit=False, confidence=0.9), trials=40, seed=11, on_trial=trials.append)
     named = [trial for trial in trials if trial.result.kind == "commit"]
     claimed = np.mean([trial.result.probability for trial in named])
     true = np.mean([trial.verdict == "correct" for trial in named])
-    assert len(named) >= 170
-    # 180 trials at about 95 %: one standard deviation is 1.6 points.
-    assert abs(claimed - true) < 0.05
+    assert len(named) >= 110
+    # 120 trials at about 95 %: one standard deviation is 2 points.
+    assert abs(claimed - true) < 0.06
 
 
 def test_a_clear_change_is_found_for_less_than_the_prototypes_time():
-    tally = simulate(World(commits=1000), trials=40, seed=5)
+    tally = simulate(World(commits=1000), trials=20, seed=5)
     assert tally.correct >= 0.95
-    assert tally.wrong <= 0.025
+    assert tally.wrong == 0
     assert tally.machine_s_mean <= 13200
     assert tally.builds <= 13.5
 
 
 def test_a_lab_without_a_regression_accuses_nobody():
-    tally = simulate(World(commits=1000, regression=False), Options(min_effect_percent=2.0), trials=40, seed=5)
+    tally = simulate(World(commits=1000, regression=False), Options(min_effect_percent=2.0), trials=25, seed=5)
     assert tally.correct >= 0.95
     assert tally.wrong == 0
     assert tally.machine_s_mean <= 10000
@@ -73,10 +73,10 @@ def test_git_bisect_is_right_where_there_is_no_noise():
     ids=["unbuildable", "merges", "drift", "outliers", "bad boots", "layout", "improvement", "no noise"],
 )
 def test_hostile_labs_do_not_lead_to_wrong_names(world):
-    tally = simulate(world, trials=12, seed=2)
+    tally = simulate(world, trials=6, seed=2)
     assert tally.wrong == 0
-    assert tally.correct + tally.set >= 0.9
-    assert tally.in_set in (0.0, 1.0) or tally.set < 0.2
+    assert tally.correct + tally.set == 1.0
+    assert tally.in_set == (1.0 if tally.set else 0.0)
 
 
 def test_two_steps_are_said_to_explain_only_a_part():
