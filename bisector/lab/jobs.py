@@ -12,22 +12,28 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from bisector.lab.ssh import Shell
+from bisector.lab.ssh import ConnectError, Shell
 from bisector.model.errors import KernelError, LabError, MachineError
 
 # Each statement stands alone: in `cd x && setsid y &` the shell puts the whole list, its own copy included, into the
 # background, and that copy holds the SSH channel open. mkdir is the lock that makes a repeated start harmless.
 _START = """
 mkdir -p "$1"
-if ! mkdir "$1/$2" 2>/dev/null; then [ -d "$1/$2" ] && echo started; exit; fi
-cd "$1/$2" || exit 1
-mkfifo alive || exit 1
-BISECTOR_JOB=$2; export BISECTOR_JOB
-keeper=$3; shift 3
-setsid sh -c "$keeper" keeper "$@" </dev/null >/dev/null 2>&1 &
-echo $! >keeper
+if mkdir "$1/$2" 2>/dev/null; then
+  cd "$1/$2" || exit 1
+  mkfifo alive || exit 1
+  BISECTOR_JOB=$2; export BISECTOR_JOB
+  keeper=$3; shift 3
+  setsid sh -c "$keeper" keeper "$@" </dev/null >/dev/null 2>&1 &
+  echo $! >keeper
+else
+  cd "$1/$2" || exit 1
+fi
 echo started
 """
+
+# In one command: had the waiting to be asked for as well, that would happen during the benchmark.
+_START_AND_AWAIT = f"{_START}[ -e rc ] || exec cat alive"
 
 # The watch is killed as a process first and as a group then: before its setsid it has no group, afterwards it has a
 # child. `rc` appears before `alive` goes, so whoever finds no `rc` finds a fifo with a living writer, or neither.
@@ -55,8 +61,6 @@ if kill -0 "$keeper" 2>/dev/null && ! grep -q "^State:.Z" "/proc/$keeper/status"
 if [ -e rc ]; then echo "ended $(cat rc)"; else echo lost; fi
 """
 
-_AWAIT = 'cd "$1" || exit 0; [ -e rc ] || cat alive'
-
 # Found by the mark in their environment, wherever they went; a group alone would miss a child with its own session.
 # Through tr, because busybox's grep sees nothing behind a NUL. A zombie's environment is empty.
 _KILL = """
@@ -76,6 +80,9 @@ echo $left; exit 1
 
 TICK_S = 0.25
 """How often the controller looks at its own side (console, cancel) while a job runs; costs the machine nothing."""
+
+PAUSE_S = 0.5
+"""Between two attempts to reach a machine again."""
 
 LOOK_S = 60.0
 """How often it asks the machine whether the keeper lives, which only matters if somebody killed it."""
@@ -131,9 +138,9 @@ class Jobs:
         time is up (then nothing of the job is left running), and whatever `check` or `on_poll` raise.
         """
         started = time.monotonic()
-        job = self._start_for_sure(argv, timeout_s=timeout_s)
+        job = self._new_job(None, timeout_s)
         try:
-            state = self._wait(job, started + timeout_s, on_poll or (lambda: None))
+            state = self._run_to_end(job, argv, started + timeout_s, on_poll or (lambda: None))
         except (LabError, KernelError):
             raise
         except BaseException:
@@ -158,9 +165,8 @@ class Jobs:
 
     def start(self, argv: Sequence[str], *, timeout_s: float, job_id: str | None = None) -> Job:
         """Start a command, detached. With the id of a job that was started before, nothing happens twice."""
-        job_id = job_id or secrets.token_hex(8)
-        job = Job(id=job_id, folder=f"{self._root}/{job_id}", limit_s=max(1, round(timeout_s)))
-        script = ("sh", "-c", _START, "start", self._root, job.id, _KEEPER, str(job.limit_s), *argv)
+        job = self._new_job(job_id, timeout_s)
+        script = ("sh", "-c", _START, *self._start_arguments(job, argv))
         if self._shell.check(script, timeout_s=30).strip() != "started":
             raise MachineError(f"{self._shell.target.name}: the job running {argv[0]} could not be started")
         return job
@@ -201,15 +207,17 @@ class Jobs:
             )
         self._shell.check(("rm", "-rf", job.folder), timeout_s=30)
 
-    def _start_for_sure(self, argv: Sequence[str], *, timeout_s: float) -> Job:
-        job_id = secrets.token_hex(8)
-        try:
-            return self.start(argv, timeout_s=timeout_s, job_id=job_id)
-        except MachineError:
-            self._reconnect(time.monotonic() + self._reconnect_s)
-            return self.start(argv, timeout_s=timeout_s, job_id=job_id)
+    def _new_job(self, job_id: str | None, timeout_s: float) -> Job:
+        job_id = job_id or secrets.token_hex(8)
+        return Job(id=job_id, folder=f"{self._root}/{job_id}", limit_s=max(1, round(timeout_s)))
 
-    def _wait(self, job: Job, until: float, on_poll: Callable[[], None]) -> JobState:
+    def _start_arguments(self, job: Job, argv: Sequence[str]) -> tuple[str, ...]:
+        return ("start", self._root, job.id, _KEEPER, str(job.limit_s), *argv)
+
+    def _run_to_end(self, job: Job, argv: Sequence[str], until: float, on_poll: Callable[[], None]) -> JobState:
+        # After a lost connection the same command again: it starts nothing twice, and waits.
+        command = ("sh", "-c", _START_AND_AWAIT, *self._start_arguments(job, argv))
+
         def tick() -> None:
             self._check()
             on_poll()
@@ -218,15 +226,13 @@ class Jobs:
             try:
                 left_s = until - time.monotonic()
                 if left_s > 0:
-                    self._shell.follow(
-                        ("sh", "-c", _AWAIT, "await", job.folder),
-                        timeout_s=min(left_s, LOOK_S),
-                        tick=tick,
-                        tick_s=TICK_S,
-                    )
+                    self._shell.follow(command, timeout_s=min(left_s, LOOK_S), tick=tick, tick_s=TICK_S)
                 state = self.poll(job)
             except MachineError:
                 tick()
+                if time.monotonic() > until + self._reconnect_s:
+                    raise
+                time.sleep(PAUSE_S)
                 self._reconnect(time.monotonic() + self._reconnect_s)
                 continue
             if state.kind != "running" or left_s <= 0:
@@ -237,10 +243,10 @@ class Jobs:
             self._check()
             try:
                 self._shell.connect()
-            except MachineError:
-                if time.monotonic() >= until:
+            except ConnectError as error:
+                if error.stage == "host_key" or time.monotonic() >= until:
                     raise
-                time.sleep(0.5)
+                time.sleep(PAUSE_S)
             else:
                 return
 

@@ -8,6 +8,7 @@ import hashlib
 import logging
 import secrets
 import shlex
+import signal
 import socket
 import threading
 import time
@@ -27,13 +28,20 @@ from bisector.model.errors import MachineError
 # paramiko reports every refused connection from its own thread; while a machine boots there are dozens.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
-TIMED_OUT_CODES = frozenset({124, 137, 143})
-"""How `timeout` ends: 124 (coreutils), 143 (busybox: 128 + TERM), 137 when only KILL helped."""
+_KILLED = 128 + signal.SIGKILL
 
-# `timeout -k` is understood by coreutils and by busybox since 1.30; a machine without it loses only the remote limit.
-# Not exec: a command that ends by a signal would take the channel with it and look like a lost connection (-1), and
-# busybox's `timeout` becomes the command.
-_LIMITED = 'if timeout -k 1 9 true 2>/dev/null; then timeout -k 2 "$0" "$@"; else "$@"; fi; exit $?'
+# Our own watch instead of the machine's `timeout`: busybox's ends only the program and not its children, and wakes up
+# every second until it has noticed that the program is gone, which a benchmark started meanwhile can feel. The watch is
+# killed as a process first and as a group then: before its setsid it has no group, afterwards it has a child.
+_LIMITED = """
+setsid "$@" &
+command=$!
+setsid sh -c 'sleep "$0"; kill -s KILL -- "-$1"' "$0" "$command" </dev/null >/dev/null 2>&1 &
+watch=$!
+wait "$command"; code=$?
+{ kill -s KILL "$watch"; kill -s KILL -- "-$watch"; } 2>/dev/null
+exit "$code"
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +137,8 @@ class Shell:
     def run(self, argv: Sequence[str], *, timeout_s: float) -> CommandResult:
         """Run one command to its end and return what it said; a failing command is an answer, not an error.
 
-        The limit holds on both sides: the machine's own `timeout` ends the command (so nothing is left running to
-        disturb the next sample), and two seconds later we drop the connection. Raises MachineError when the command
+        The limit holds on both sides: the machine kills the command and its process group (so nothing is left running
+        to disturb the next sample), and four seconds later we drop the connection. Raises MachineError when the command
         is cut off or the machine is lost. Do not use it where output is large: write a file and get it.
         """
         limit = max(1, round(timeout_s))
@@ -141,7 +149,7 @@ class Shell:
             exit_code = int(result.exited)
             if exit_code < 0:
                 raise EOFError("the connection ended before the command did")
-        if exit_code in TIMED_OUT_CODES and time.monotonic() - started >= limit:
+        if exit_code == _KILLED and time.monotonic() - started >= limit:
             raise MachineError(
                 f"{self.target.name}: {shlex.join(argv)[:200]} did not end within {limit} s",
                 details=str(result.stderr)[-2000:],
@@ -161,8 +169,7 @@ class Shell:
     def follow(self, argv: Sequence[str], *, timeout_s: float, tick: Callable[[], None], tick_s: float) -> bool:
         """Wait until a silent command ends, calling `tick` every `tick_s` seconds; False if it still runs then.
 
-        Its output is thrown away, and there is no remote limit: busybox's `timeout` wakes up every second, which is
-        felt by a benchmark that shares the machine's only CPU. Raises MachineError when the machine is lost.
+        Its output is thrown away, and there is no remote limit. Raises MachineError when the machine is lost.
         """
         with self._lossy("opening a channel", self.limits.channel_s) as connection:
             channel = connection.transport.open_session(timeout=self.limits.channel_s)

@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -151,6 +152,11 @@ def running(needle: str) -> list[int]:
         except (FileNotFoundError, ProcessLookupError):
             continue
     return found
+
+
+def some_seconds() -> str:
+    """Long enough for any test, and an argument that no other test's `sleep` has at the same time."""
+    return f"{1000 + secrets.randbelow(1_000_000)}.5"
 
 
 def wait_until(condition: Callable[[], object], *, limit_s: float = 10.0) -> None:

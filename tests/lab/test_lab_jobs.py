@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from lab.machines import Sshd, running, wait_until
+from lab.machines import Sshd, running, some_seconds, wait_until
 
 from bisector.lab.jobs import Jobs
 from bisector.lab.ssh import Shell
@@ -81,30 +81,33 @@ def test_a_job_outlives_its_server(sshd: Sshd, shell: Shell, root: Path) -> None
 
 
 def test_a_machine_that_stays_away_is_the_labs_trouble(sshd: Sshd, shell: Shell, root: Path) -> None:
+    span = some_seconds()
     shell.connect()
     threading.Timer(0.5, sshd.stop).start()
     try:
         with pytest.raises(MachineError, match="does not answer"):
-            Jobs(shell, root=str(root), reconnect_s=1.5).run(("sleep", "61.75"), timeout_s=60)
+            Jobs(shell, root=str(root), reconnect_s=1.5).run(("sleep", span), timeout_s=60)
     finally:
-        for pid in running("\00061.75\0"):
+        for pid in running(f"\0{span}\0"):
             os.kill(pid, signal.SIGKILL)
 
 
 def test_a_job_whose_time_is_up_is_killed_with_all_its_children(any_shell: Shell, root: Path) -> None:
-    script = "setsid sleep 987.25 & (sleep 987.25 & sleep 987.25) & echo begun >&2; sleep 987.25"
+    span = some_seconds()
+    script = f"setsid sleep {span} & (sleep {span} & sleep {span}) & echo begun >&2; sleep {span}"
     with pytest.raises(MachineError, match="did not end within 1 s") as caught:
         Jobs(any_shell, root=str(root)).run(("sh", "-c", script), timeout_s=1)
     assert "begun" in caught.value.details
-    assert running("987.25") == []
+    assert running(span) == []
     assert list(root.iterdir()) == []
 
 
 def test_the_machine_ends_a_job_in_time_even_if_nobody_comes_back(any_shell: Shell, root: Path) -> None:
+    span = some_seconds()
     jobs = Jobs(any_shell, root=str(root))
-    job = jobs.start(("sleep", "765.5"), timeout_s=1)
+    job = jobs.start(("sleep", span), timeout_s=1)
     any_shell.close()
-    wait_until(lambda: not running("\000765.5\0"), limit_s=10)
+    wait_until(lambda: not running(f"\0{span}\0"), limit_s=10)
     wait_until(lambda: jobs.poll(job).kind == "timed_out")
     jobs.kill(job)
 
@@ -126,15 +129,17 @@ def test_the_same_job_started_twice_runs_once(any_shell: Shell, root: Path) -> N
 
 
 def test_a_running_job_cannot_be_collected(shell: Shell, root: Path) -> None:
+    span = some_seconds()
     jobs = Jobs(shell, root=str(root))
-    job = jobs.start(("sleep", "543.5"), timeout_s=20)
+    job = jobs.start(("sleep", span), timeout_s=20)
     with pytest.raises(MachineError, match="running"):
         jobs.collect(job)
     jobs.kill(job)
-    assert running("\000543.5\0") == []
+    assert running(f"\0{span}\0") == []
 
 
 def test_a_killed_keeper_is_noticed_without_waiting_for_the_time_limit(any_shell: Shell, root: Path) -> None:
+    span = some_seconds()
     jobs = Jobs(any_shell, root=str(root))
 
     def kill_keeper() -> None:
@@ -144,12 +149,13 @@ def test_a_killed_keeper_is_noticed_without_waiting_for_the_time_limit(any_shell
     threading.Timer(1.0, kill_keeper).start()
     started = time.monotonic()
     with pytest.raises(MachineError, match="vanished"):
-        jobs.run(("sleep", "321.5"), timeout_s=40)
+        jobs.run(("sleep", span), timeout_s=40)
     assert time.monotonic() - started < 20
-    assert running("\000321.5\0") == []
+    assert running(f"\0{span}\0") == []
 
 
 def test_a_check_that_fails_ends_the_wait_at_once(shell: Shell, root: Path) -> None:
+    span = some_seconds()
     polls: list[int] = []
 
     def check() -> None:
@@ -160,20 +166,22 @@ def test_a_check_that_fails_ends_the_wait_at_once(shell: Shell, root: Path) -> N
     started = time.monotonic()
     try:
         with pytest.raises(KernelError, match="panic"):
-            Jobs(shell, root=str(root), check=check).run(("sleep", "112.5"), timeout_s=140)
+            Jobs(shell, root=str(root), check=check).run(("sleep", span), timeout_s=140)
     finally:
-        for pid in running("\000112.5\0"):
+        for pid in running(f"\0{span}\0"):
             os.kill(pid, signal.SIGKILL)
     assert time.monotonic() - started < 20
 
 
 def test_an_interrupted_run_leaves_nothing_on_the_machine(shell: Shell, root: Path) -> None:
+    span = some_seconds()
+
     def interrupt() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Jobs(shell, root=str(root)).run(("sleep", "234.5"), timeout_s=40, on_poll=interrupt)
-    assert running("\000234.5\0") == []
+        Jobs(shell, root=str(root)).run(("sleep", span), timeout_s=40, on_poll=interrupt)
+    assert running(f"\0{span}\0") == []
     assert list(root.iterdir()) == []
 
 

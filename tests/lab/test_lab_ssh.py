@@ -14,7 +14,7 @@ from pathlib import Path
 
 import paramiko
 import pytest
-from lab.machines import QUICK, Sshd, make_key, running, wait_until
+from lab.machines import QUICK, Sshd, make_key, running, some_seconds, wait_until
 
 from bisector.lab.ssh import CommandResult, ConnectError, Shell
 from bisector.model.errors import KernelError, MachineError
@@ -125,11 +125,12 @@ def test_nothing_is_read_from_our_standard_input(sshd: Sshd) -> None:
 
 
 def test_a_timed_out_command_leaves_nothing_running(any_shell: Shell) -> None:
+    span = some_seconds()
     started = time.monotonic()
     with pytest.raises(MachineError, match="did not end within 1 s"):
-        any_shell.run(("sleep", "4321.125"), timeout_s=1)
+        any_shell.run(("sleep", span), timeout_s=1)
     assert time.monotonic() - started < 8
-    wait_until(lambda: not running("\0004321.125\0"), limit_s=5)
+    wait_until(lambda: not running(f"\0{span}\0"), limit_s=5)
 
 
 def test_a_connection_killed_in_mid_command_is_an_error_and_not_an_exit_code(sshd: Sshd, shell: Shell) -> None:
