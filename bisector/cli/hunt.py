@@ -89,17 +89,19 @@ def _machine_override(recipe: Path, machines: Sequence[str]) -> tuple[str, ...]:
     return (f"machines={json.dumps(kept)}",)
 
 
-def drive(home: Home, name: str, watch: Callable[[Current], Display]) -> tuple[SessionState, int]:
-    """Drive a session until it ends, pauses or is interrupted; return its state and the exit code.
+def drive(home: Home, name: str, watch: Callable[[Current], Display], tell: Callable[[SessionState], None]) -> int:
+    """Drive a session until it ends, pauses or is interrupted; return the exit code.
 
-    `watch` makes the observer. Raises SessionLockedError if another controller drives it, and what `wire` raises.
+    `watch` makes the observer; `tell` prints how it ended, before the builder's files are removed.
+    Raises SessionLockedError if another controller drives it, and what `wire` raises.
     """
     from bisector.cli.wiring import wire
 
     with home.drive(name) as journal:
         state = fold(journal.entries)
         if state.status is Status.FINISHED:
-            return state, exit_code(state)
+            tell(state)
+            return exit_code(state)
         recipe = parse_recipe(state.recipe_text)
         outlook = Outlook(state, recipe)
         rig = wire(home, state, recipe)
@@ -121,9 +123,10 @@ def drive(home: Home, name: str, watch: Callable[[Current], Display]) -> tuple[S
         )
         with _signals_stop(stop, name), display:
             state = controller.run()
+        tell(state)
         if state.status is Status.FINISHED:
             rig.dispose()
-    return state, exit_code(state)
+    return exit_code(state)
 
 
 def exit_code(state: SessionState) -> int:

@@ -200,9 +200,12 @@ def resume(session: str | None, how: "Watching") -> int:
 def _drive(home: Home, name: str, how: "Watching") -> int:
     from bisector.cli import hunt, show
 
-    state, code = hunt.drive(home, name, lambda current: show.observer(current, how))
-    click.echo(show.ending(state, quiet=how.quiet))
-    return code
+    return hunt.drive(
+        home,
+        name,
+        watch=lambda current: show.observer(current, how),
+        tell=lambda state: click.echo(show.ending(state, quiet=how.quiet)),
+    )
 
 
 @command_line.command(name="list")
