@@ -101,7 +101,7 @@ def wire(home: Home, state: SessionState, recipe: Recipe) -> Rig:
         folder=folder / "build",
         cache=ImageCache(home.kernels, CACHE_BYTES),
     )
-    suite = SuiteRunner(recipe.benchmark, build_suite(home.suite))
+    suite = SuiteRunner(recipe.benchmark, _pinned_suite(home, folder / "suite"))
     machines: dict[str, Machine] = {
         part.name: MeasuringMachine(EmbeddedMachine(part, folder / "machines" / part.name), suite)
         for part in recipe.machines
@@ -113,3 +113,15 @@ def wire(home: Home, state: SessionState, recipe: Recipe) -> Rig:
         work_tree=tree,
         folder=folder / "build",
     )
+
+
+def _pinned_suite(home: Home, folder: Path) -> Path:
+    """The suite that this session began with: a program upgraded in mid-hunt must not change what is measured."""
+    kept = sorted(folder.glob("bisector-suite-*"))
+    if kept:
+        return kept[0]
+    made = build_suite(home.suite)
+    folder.mkdir(parents=True, exist_ok=True)
+    copy = folder / f".{made.name}"
+    shutil.copy2(made, copy)
+    return copy.rename(folder / made.name)

@@ -30,7 +30,7 @@ _PANIC = re.compile(r"Kernel panic - not syncing|\bend Kernel panic|Attempted to
 # clock, so they are no proof against a commit. A real hang ends by the time limit, and they are quoted then.
 _OOPS = re.compile(
     r"BUG: (?!soft lockup|sleeping function called|workqueue lockup)"
-    r"|kernel BUG at |\bOops: |general protection fault|\bdivide error: |\binvalid opcode: |\bdouble fault: "
+    r"|[kK]ernel BUG at |\bOops: |general protection fault|\bdivide error: |\binvalid opcode: |\bdouble fault: "
     r"|PANIC: double fault|Unable to handle kernel "
 )
 _STALL = re.compile(r"BUG: soft lockup|BUG: workqueue lockup|detected stall|blocked for more than \d+ seconds")

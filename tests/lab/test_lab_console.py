@@ -48,6 +48,7 @@ def test_an_oops_is_recognised_and_keeps_its_first_line_when_a_panic_follows() -
     [
         "general protection fault, probably for non-canonical address 0xdead000000000100: 0000 [#1] SMP",
         "kernel BUG at mm/memory.c:4123!",
+        "Kernel BUG at 0xffffffff81ae4e71 [verbose debug info unavailable]",
         "BUG: Bad page state in process page_test  pfn:01234",
         "BUG: KASAN: use-after-free in vma_merge+0x1/0x2",
         "BUG: scheduling while atomic: swapper/0/1/0x00000002",
