@@ -29,12 +29,11 @@ from bisector.model.progress import OnProgress, Progress
 from bisector.recipe.schema import EmbeddedMachine as Config
 
 # panic=-1 with -no-reboot: a panic, and with oops=panic an oops, ends QEMU at once.
-# nokaslr, norandmaps: where code and data lie is an effect of boots and runs that nobody asked for. page_test's runs
-# within a boot spread by 0.08 % without norandmaps and by 0.01 % with it (instruction clock, 6.1).
+# nokaslr: where the kernel lies is a boot effect nobody asked for; where programs lie is the benchmark's own business.
 # trust_cpu: dropbear must not wait for entropy that an idle guest does not gather.
 # tsc=reliable: without it the clocksource watchdog compares the counter with timer ticks that a busy host delivers
 # late, and switches a guest in mid-measurement to the ticks (seen with 6.1 under TCG).
-_CMDLINE = "console=ttyS0 panic=-1 oops=panic nokaslr norandmaps random.trust_cpu=on tsc=reliable"
+_CMDLINE = "console=ttyS0 panic=-1 oops=panic nokaslr random.trust_cpu=on tsc=reliable"
 
 _PORT_TRIES = 5
 _PORT_TAKEN = "Could not set up host forwarding rule"

@@ -1,10 +1,10 @@
-"""A real kernel through the builder. Needs the demonstration history: BISECTOR_TEST_HISTORY names its repository."""
+"""A real kernel through the builder, from the demonstration's history."""
 
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
+import real
 from gitrepo import GitRepo
 
 from bisector.history.repository import Repository
@@ -23,11 +23,9 @@ _PART = KernelPart(base="allnoconfig", fragments=("demo.config",), required=("CO
 @pytest.mark.kernel
 @pytest.mark.timeout(3600)
 def test_neighbours_of_a_real_history_are_small_steps_with_proven_images(tmp_path: Path) -> None:
-    history = os.environ.get("BISECTOR_TEST_HISTORY")
-    if not history:
-        pytest.skip("BISECTOR_TEST_HISTORY names no repository")
+    history = real.demo_history()
     clone = tmp_path / "linux"
-    subprocess.run(["git", "clone", "-q", "--shared", "--no-checkout", history, str(clone)], check=True)
+    subprocess.run(["git", "clone", "-q", "--shared", "--no-checkout", str(history), str(clone)], check=True)
     repo = GitRepo(clone)
     repository = Repository.open(clone)
     first, second = (commit.id for commit in repository.read_range("demo-good", "demo-bad").commits[:2])

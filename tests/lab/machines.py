@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import pytest
+import real
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -214,19 +214,6 @@ def tiny_kernel(path: Path, said: str, *, then: bytes = HANG) -> KernelImage:
 
 
 def real_kernel() -> KernelImage:
-    """The kernel of BISECTOR_TEST_KERNEL (a folder with bzImage and vmlinux), or skip."""
-    folder = os.environ.get("BISECTOR_TEST_KERNEL")
-    if not folder:
-        pytest.skip("BISECTOR_TEST_KERNEL does not name a folder with bzImage and vmlinux")
-    image = (Path(folder) / "bzImage").read_bytes()
-    at = int.from_bytes(image[0x20E:0x210], "little") + 0x200
-    release = image[at : image.index(b"\0", at)].split()[0].decode()
-    notes = subprocess.run(
-        ["readelf", "-n", f"{folder}/vmlinux"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"LC_ALL": "C", **os.environ},
-    ).stdout
-    build_id = notes.partition("Build ID: ")[2].split()[0]
-    return replace(image_at(Path(folder) / "bzImage"), release=release, build_id=build_id)
+    """A kernel that a demonstration built (see tests/real.py)."""
+    folder, facts = real.built_kernels()[0]
+    return replace(image_at(folder / "bzImage"), release=facts["release"], build_id=facts["build_id"])
