@@ -10,6 +10,7 @@ from bisector.history.repository import Repository
 from bisector.history.worktree import WorkTree
 from bisector.kernel.builder import KernelBuilder
 from bisector.kernel.store import ImageCache
+from bisector.kernel.toolchain import check_host
 from bisector.lab.qemu import EmbeddedMachine, check_programs
 from bisector.model.kernel import KernelImage
 from bisector.model.machine import BootRecord
@@ -84,8 +85,8 @@ def check_tests(home: Home, recipe: Recipe) -> None:
 
 def check_lab(recipe: Recipe) -> None:
     """Raise MissingPackageError if this host lacks what the recipe's machines or builds need."""
-    if recipe.machines:
-        check_programs()
+    check_programs()
+    check_host(recipe.kernel.compiler)
 
 
 def wire(home: Home, state: SessionState, recipe: Recipe) -> Rig:

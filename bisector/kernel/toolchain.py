@@ -60,6 +60,9 @@ def build_environment(folder: Path) -> dict[str, str]:
         if name in ("PATH", "HOME", "USER", "LOGNAME", "TMPDIR") or name.startswith("CCACHE_")
     }
     return {
+        # Two sessions compile the same files in two folders: let ccache see one.
+        "CCACHE_BASEDIR": str(folder),
+        "CCACHE_NOHASHDIR": "1",
         **kept,
         "LC_ALL": "C",
         "KBUILD_BUILD_USER": "bisector",

@@ -1,0 +1,36 @@
+"""What one session compiled, another finds in ccache, although it builds in another folder."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bisector.kernel.toolchain import build_environment
+
+
+def compile_in(folder: Path, environment: dict[str, str]) -> bytes:
+    (folder / "tree" / "include").mkdir(parents=True)
+    (folder / "tree" / "include" / "answer.h").write_text("#define ANSWER 42\n")
+    (folder / "tree" / "a.c").write_text('#include "answer.h"\nint a(void) { return ANSWER; }\n')
+    (folder / "out").mkdir()
+    command = ["ccache", "gcc", "-O2", f"-I{folder}/tree/include", "-c", "-o", "a.o", f"{folder}/tree/a.c"]
+    subprocess.run(command, cwd=folder / "out", env=environment, check=True)
+    return (folder / "out" / "a.o").read_bytes()
+
+
+@pytest.mark.skipif(shutil.which("ccache") is None, reason="ccache is optional and not installed")
+def test_two_build_folders_share_their_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CCACHE_DIR", str(tmp_path / "ccache"))
+    objects = [compile_in(tmp_path / name, build_environment(tmp_path / name)) for name in ("one", "two")]
+    assert objects[0] == objects[1]
+    listed = subprocess.run(
+        ["ccache", "--print-stats"],
+        env={**os.environ, "CCACHE_DIR": str(tmp_path / "ccache")},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    figures = dict(line.split("\t") for line in listed.splitlines())
+    assert int(figures["direct_cache_hit"]) + int(figures["preprocessed_cache_hit"]) == 1
