@@ -188,7 +188,7 @@ def test_a_commit_that_does_not_compile_is_build_failed_with_its_first_error(toy
         toy.build(builder, broken)
     assert caught.value.outcome is Outcome.BUILD_FAILED
     assert caught.value.brief == "mm/mmap.c:3:16: error: 'size' undeclared (first use in this function)"
-    assert "src/mm/mmap.c" in toy.log.read_text()
+    assert "mm/mmap.c:3:16: error" in toy.log.read_text()
     toy.build(builder, mended)
     assert sorted(toy.compiled) == ["init/version.o", "mm/mmap.o"]
 

@@ -210,7 +210,7 @@ def crash_before(step: int) -> Callable[[str], None]:
     return before
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(crashes=st.lists(st.integers(min_value=1, max_value=40), min_size=1, max_size=4))
 def test_a_crash_at_any_step_changes_neither_the_answer_nor_repeats_finished_work(
     tmp_path_factory: pytest.TempPathFactory, crashes: list[int]
