@@ -179,13 +179,15 @@ def next_runs(readings: Readings, belief: Belief, costs: Costs) -> int:
     return int(runs[int(np.argmin(np.round(cost, 6)))])
 
 
-def share(audit: Audit, readings: Readings, belief: Belief) -> float:
+def share(audit: Audit, readings: Readings, belief: Belief, whole: tuple[float, float]) -> float:
     """Return the part of the ends' difference that the accused explains; 1.0 unless it is clearly less.
 
-    Estimated from every boot of the two commits, not the fresh ones alone: whether there is a jump is settled, this
-    is how large. "Clearly" is two standard errors below the whole, layout offsets included.
+    `whole` is the ends' own difference and its error: the belief's levels are no measure, several steps pull them
+    together. The jump is taken from every boot of the two commits, not from the fresh ones alone: whether there is
+    one is settled, this is how large. "Clearly" is two standard errors below the whole, layout offsets included.
     """
-    if abs(belief.delta) < 1e-9:
+    difference, its_error = whole
+    if abs(difference) < 1e-9:
         return 1.0
     levels, errors = [], []
     for commit in (audit.accused, audit.parent):
@@ -193,6 +195,6 @@ def share(audit: Audit, readings: Readings, belief: Belief) -> float:
         variance = belief.boot_variance + readings.run_variance(readings.runs[of])
         levels.append(huber_mean(belief.y[of], float(np.sqrt(variance.mean()))))
         errors.append(1 / float((1 / variance).sum()) + belief.layout_variance)
-    part = (levels[0] - levels[1]) / belief.delta
-    error = np.sqrt(sum(errors)) / abs(belief.delta)
+    part = (levels[0] - levels[1]) / difference
+    error = np.sqrt(sum(errors) + (part * its_error) ** 2) / abs(difference)
     return float(part) if part + 2 * error < 1 and part < 0.85 else 1.0

@@ -16,7 +16,7 @@ from bisector.search.graph import Graph
 from bisector.search.noise import Readings, read
 from bisector.search.plan import next_look, splits, splitting, testable
 from bisector.search.types import Costs, Evidence, Finding, Look, Options
-from bisector.search.verdict import between_levels
+from bisector.search.verdict import between_levels, level_against_good
 
 # A boot of known side at least this often, so that a drift of the lab is seen; source: invented labs at 1 %/h.
 REFERENCE_EVERY_S = 45 * 60.0
@@ -172,18 +172,19 @@ def audit_of(now: Situation, accused: int) -> Audit | None:
 def _accuse(now: Situation, costs: Costs, accused: int, mass: float, audit: Audit | None) -> Look | Finding | None:
     sure = mass >= now.options.confidence
     if not now.options.audit:
-        return _commit(accused, mass, say.found(now.readings, now.belief, None, 1.0), None)
+        return _commit(accused, mass, say.found(now.readings, _ends(now)[0], None, 1.0), None)
     if not sure and (audit is None or accused in now.evidence.skipped):
         return None
     if audit is None or (accused in now.evidence.skipped and audit.verdict is AuditVerdict.OPEN):
         return _set(now, _range_around(now, accused), say.NO_AUDIT)
     if audit.verdict is AuditVerdict.CONFIRMED and sure:
-        part = audits.share(audit, now.readings, now.belief)
-        return _commit(accused, mass, say.found(now.readings, now.belief, audit, part), part)
+        ends = _ends(now)
+        part = audits.share(audit, now.readings, now.belief, ends)
+        return _commit(accused, mass, say.found(now.readings, ends[0], audit, part), part)
     if audit.verdict in (AuditVerdict.REFUTED, AuditVerdict.UNDECIDED):
         if not sure:
             return None
-        return _set(now, _range_around(now, accused), say.refuted(now.readings, now.belief, audit))
+        return _set(now, _range_around(now, accused), say.refuted(now.readings, _ends(now)[0], audit))
     if _spent(now.evidence, now.options):
         return _set(
             now, _range_around(now, accused), say.spent(now.evidence, now.options, "the audit was not finished")
@@ -197,6 +198,12 @@ def _accuse(now: Situation, costs: Costs, accused: int, mass: float, audit: Audi
         purpose=Purpose.AUDIT,
         reason=say.audit_look(audit, mass, accused_next=audits.next_side(audit) == accused),
     )
+
+
+def _ends(now: Situation) -> tuple[float, float]:
+    """The ends' own difference, from their boots alone, and its standard error."""
+    own = level_against_good(now.graph, now.readings, now.belief, now.graph.bad)
+    return own if own is not None else (now.belief.delta, 0.0)
 
 
 def _commit(accused: int, mass: float, reason: str, part: float | None) -> Finding:

@@ -3,7 +3,6 @@
 import numpy as np
 
 from bisector.search.audit import Audit
-from bisector.search.belief import Belief
 from bisector.search.gate import CLEAR_T, FIRST_PAIRS, Gate, GateVerdict
 from bisector.search.noise import Readings
 from bisector.search.plan import Proposal
@@ -102,9 +101,9 @@ def audit_look(audit: Audit, mass: float, *, accused_next: bool) -> str:
     )
 
 
-def found(readings: Readings, belief: Belief, audit: Audit | None, part: float) -> str:
+def found(readings: Readings, ends: float, audit: Audit | None, part: float) -> str:
     """Return the sentence of an accusation."""
-    whole = percent(readings.percent(belief.delta))
+    whole = percent(readings.percent(ends))
     if audit is None:
         return f"It alone is left with the change of {whole}; no audit was asked for."
     jump = percent(readings.percent(audit.jump))
@@ -117,9 +116,9 @@ def found(readings: Readings, belief: Belief, audit: Audit | None, part: float) 
     return sentence
 
 
-def refuted(readings: Readings, belief: Belief, audit: Audit) -> str:
+def refuted(readings: Readings, ends: float, audit: Audit) -> str:
     """Return why a commit that the search pointed to is not named."""
-    jump, whole = percent(readings.percent(audit.jump)), percent(readings.percent(belief.delta))
+    jump, whole = percent(readings.percent(audit.jump)), percent(readings.percent(ends))
     return (
         f"The search pointed to one commit, but {audit.pairs} fresh pairs of it and its parent show {jump} "
         f"where the ends show {whole}: the change may be gradual, in several steps, or the lab may have moved."

@@ -23,17 +23,17 @@ def test_claimed_and_true_agree_over_several_worlds():
     ]
     trials: list[Trial] = []
     for world in worlds:
-        simulate(world, Options(audit=False, confidence=0.9), trials=40, seed=11, on_trial=trials.append)
+        simulate(world, Options(audit=False, confidence=0.9), trials=25, seed=11, on_trial=trials.append)
     named = [trial for trial in trials if trial.result.kind == "commit"]
     claimed = np.mean([trial.result.probability for trial in named])
     true = np.mean([trial.verdict == "correct" for trial in named])
-    assert len(named) >= 110
-    # 120 trials at about 95 %: one standard deviation is 2 points.
-    assert abs(claimed - true) < 0.06
+    assert len(named) >= 70
+    # 75 trials at about 95 %: one standard deviation is 2.5 points.
+    assert abs(claimed - true) < 0.08
 
 
 def test_a_clear_change_is_found_for_less_than_the_prototypes_time():
-    tally = simulate(World(commits=1000), trials=20, seed=5)
+    tally = simulate(World(commits=1000), trials=12, seed=5)
     assert tally.correct >= 0.95
     assert tally.wrong == 0
     assert tally.machine_s_mean <= 13200
