@@ -13,6 +13,7 @@ import datetime as dt
 import fcntl
 import hashlib
 import json
+import lzma
 import os
 import posixpath
 import re
@@ -21,6 +22,7 @@ import stat
 import subprocess
 import sys
 import tarfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -88,7 +90,8 @@ def source_files(source: Path) -> Iterator[tuple[str, str, bytes]]:
     if source.is_dir():
         yield from _folder_files(source)
         return
-    with tarfile.open(source, "r|*") as archive:
+    # Not as a stream ("r|*"): that takes the end of a shortened file for the end of the archive.
+    with tarfile.open(source, "r:*") as archive:
         for member in archive:
             path = member.name.removeprefix("./").partition("/")[2]
             if not path or member.isdir() or not is_kept(path):
@@ -331,7 +334,7 @@ def make_history(
             if dest.exists():
                 dest.rename(dest.parent / f".{dest.name}.making-old")
             making.rename(dest)
-        except tarfile.TarError as error:
+        except (tarfile.TarError, lzma.LZMAError, EOFError, zlib.error) as error:
             raise HistoryError(f"{source} is not a readable archive: {error}") from error
         finally:
             for leftover in dest.parent.glob(f".{dest.name}.making-*"):

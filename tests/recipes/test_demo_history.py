@@ -226,9 +226,13 @@ def test_a_source_that_the_changes_do_not_fit_leaves_nothing_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_damaged_archive_is_reported_as_such(history: ModuleType, small_source: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept_fraction", [0.0, 0.3, 0.6, 0.9])
+def test_an_archive_that_breaks_off_is_reported_as_such(
+    history: ModuleType, small_source: Path, tmp_path: Path, kept_fraction: float
+) -> None:
     cut = tmp_path / "linux-source-6.1.tar.xz"
-    cut.write_bytes(small_source.read_bytes()[:-900])
+    whole = small_source.read_bytes()
+    cut.write_bytes(whole[: int(len(whole) * kept_fraction)])
     with pytest.raises(history.HistoryError, match="not a readable archive"):
         history.make_history(tmp_path / "out" / "demo", source=cut)
     assert list((tmp_path / "out").iterdir()) == []
