@@ -44,7 +44,7 @@ def lab(graph, first_bad, broken, seed, *, effect=8.0, boot_sd=0.5, run_sd=1.0, 
     return measure
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(hunts())
 def test_a_planted_step_is_found_in_any_small_history(hunt):
     graph, first_bad, broken, seed = hunt
@@ -57,7 +57,7 @@ def test_a_planted_step_is_found_in_any_small_history(hunt):
         assert broken & set(answer.commits) or any(set(graph.parents[one]) & broken for one in answer.commits)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(hunts())
 def test_a_skipped_commit_is_never_proposed_again_and_keeps_its_mass(hunt):
     graph, first_bad, broken, seed = hunt
@@ -85,7 +85,7 @@ def test_a_skipped_commit_is_never_proposed_again_and_keeps_its_mass(hunt):
         assert (after >= 0).all()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(hunts(), st.sampled_from([1e-3, 7.0, 1e6]))
 def test_another_unit_of_the_values_changes_nothing(hunt, scale):
     graph, first_bad, broken, seed = hunt
@@ -95,7 +95,7 @@ def test_another_unit_of_the_values_changes_nothing(hunt, scale):
     assert [look.commit for look in one.looks] == [look.commit for look in other.looks]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(hunts())
 def test_the_reciprocal_metric_in_the_other_direction_changes_nothing(hunt):
     graph, first_bad, broken, seed = hunt
@@ -105,7 +105,7 @@ def test_the_reciprocal_metric_in_the_other_direction_changes_nothing(hunt):
     assert [look.commit for look in one.looks] == [look.commit for look in other.looks]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(hunts(), st.randoms(use_true_random=False))
 def test_the_numbers_that_commits_go_by_do_not_change_the_belief(hunt, random):
     graph, first_bad, broken, seed = hunt
@@ -134,7 +134,7 @@ def test_the_numbers_that_commits_go_by_do_not_change_the_belief(hunt, random):
     assert situation(renamed, moved, Options()).belief.probability == pytest.approx(original[order], abs=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(hunts())
 def test_an_assessment_of_any_moment_is_finite_and_sums_to_one(hunt):
     graph, first_bad, broken, seed = hunt
@@ -149,7 +149,7 @@ def test_an_assessment_of_any_moment_is_finite_and_sums_to_one(hunt):
         assert np.isfinite(numbers).all()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(hunts(), st.sampled_from([Purpose.SEARCH, Purpose.REFERENCE]))
 def test_more_boots_of_a_settled_commit_do_not_move_it_to_the_other_side(hunt, purpose):
     graph, first_bad, _, seed = hunt
