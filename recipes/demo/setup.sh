@@ -42,8 +42,11 @@ find_python() {
 # $1: the project's root; $2: extras like "[test]" or "". Makes $1/.venv and installs the project there.
 ensure_venv() {
     venv="$1/.venv"
-    wanted="$(cksum <"$1/pyproject.toml") $2"
-    if [ "$(cat "$venv/installed" 2>/dev/null)" = "$wanted" ] && "$venv/bin/python" -c '' 2>/dev/null; then
+    wanted=$(cksum <"$1/pyproject.toml")
+    installed=$(cat "$venv/installed" 2>/dev/null || true)
+    # What was installed with extras also serves whoever asks for none.
+    if "$venv/bin/python" -c '' 2>/dev/null &&
+        { [ "$installed" = "$wanted $2" ] || { [ -z "$2" ] && [ "${installed#"$wanted "}" != "$installed" ]; }; }; then
         return 0
     fi
     python=$(find_python) || exit 2
@@ -52,7 +55,7 @@ ensure_venv() {
     rm -rf "$venv"
     "$python" -m venv "$venv"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$1$2" >&2
-    echo "$wanted" >"$venv/installed"
+    echo "$wanted $2" >"$venv/installed"
 }
 
 LAB_PACKAGES="qemu-system-x86 busybox-static dropbear-bin openssh-sftp-server"
