@@ -96,6 +96,8 @@ def boot_job(
         except OURS as error:
             artefacts.keep(name)
             return (_trouble(machine, image.commit, boot, error),)
+        # The guest goes on writing to the file after it was renamed; what stands there now is synced.
+        record = replace(record, artefact=artefacts.keep(name))
         changed = [] if expected is None else record.facts.differences(expected)
         if changed:
             machine.release()
@@ -104,7 +106,7 @@ def boot_job(
             return (
                 MachineTrouble(machine=machine.name, commit=image.commit, boot=boot, reason=reason, resolution=mend),
             )
-        return (Booted(boot=boot, machine=machine.name, commit=image.commit, record=replace(record, artefact=name)),)
+        return (Booted(boot=boot, machine=machine.name, commit=image.commit, record=record),)
 
     return job
 

@@ -237,6 +237,17 @@ def test_a_crash_at_any_step_changes_neither_the_answer_nor_repeats_finished_wor
     assert len(built) == len(set(built))
 
 
+def test_every_artefact_that_an_event_names_is_there(tmp_path: Path) -> None:
+    lab = FakeLab(linear_range(20), first_bad=7, unbuildable=frozenset({9}), crashing=frozenset({5}))
+    state = controller(tmp_path, lab).run()
+    named = [look.record.artefact for look in state.looks if look.record is not None]
+    named += [run.artefact for look in state.looks for run in look.runs]
+    named += [look.artefact for look in state.looks if look.outcome is Outcome.CRASHED]
+    named += [build.artefact for build in state.builds.values() if build.outcome is Outcome.BUILD_FAILED]
+    assert len(named) > 30
+    assert all(name and (tmp_path / "artefacts" / name).is_file() for name in named)
+
+
 def test_the_same_journal_gives_the_same_hunt(tmp_path: Path) -> None:
     looks = []
     for attempt in ("one", "two"):
