@@ -55,6 +55,22 @@ def test_in_the_search_both_outcomes_of_the_current_look_are_prepared():
     assert rank_builds(LINE, evidence, COSTS, Options(), 3)[0] == 50
 
 
+def test_a_kernel_that_stands_ready_near_a_middle_splits_it_and_its_neighbours_are_not_built():
+    evidence = gate()
+    ready = Evidence(boots=evidence.boots, built=evidence.built | {50, 27, 74})
+    # The quartiles are taken care of, so what comes after them is built: the eighths.
+    assert sorted(rank_builds(LINE, ready, COSTS, Options(), 4)) == pytest.approx([13, 38, 62, 87], abs=2)
+
+
+def test_what_the_search_will_hardly_come_to_is_not_built():
+    evidence = gate()
+    settled = Evidence(
+        boots=evidence.boots + boots(30, 1000.0, 3) + boots(31, 700.0, 3), built=evidence.built | {30, 31}
+    )
+    assert assess(LINE, settled, Options()).probability[31] > 0.9
+    assert rank_builds(LINE, settled, COSTS, Options(), 8) == []
+
+
 def test_skipped_and_built_commits_are_never_ranked():
     evidence = gate()
     closed = Evidence(boots=evidence.boots, built=evidence.built | {25, 50}, skipped=frozenset({75, 76}))
@@ -63,7 +79,7 @@ def test_skipped_and_built_commits_are_never_ranked():
     assert not set(ranked) & {0, 25, 50, 75, 76, 100}
 
 
-def test_in_the_audit_the_parent_comes_first():
+def test_in_the_audit_of_a_commit_whose_parents_were_booted_nothing_is_built():
     parents = [(), (0,), (1,), (1,), (2, 3), (4,)]
     graph = Graph.from_parents(parents)
     ends = (boots(0, 1000.0, purpose=Purpose.GATE) + boots(5, 700.0, purpose=Purpose.GATE)) * 3
@@ -73,7 +89,7 @@ def test_in_the_audit_the_parent_comes_first():
     )
     assert propose(graph, evidence, COSTS, Options()).purpose is Purpose.AUDIT
     # Parent 3 was booted, so its kernel exists even if the evidence does not list it.
-    assert rank_builds(graph, evidence, COSTS, Options(), 2) == [1]
+    assert rank_builds(graph, evidence, COSTS, Options(), 2) == []
 
 
 def test_when_the_hunt_is_over_nothing_is_built():
