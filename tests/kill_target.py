@@ -1,4 +1,7 @@
-"""A controller over fake ports in a process of its own, to be killed; what it really did goes to a file at once."""
+"""A controller over fake ports in a process of its own, to be killed or interrupted.
+
+What it really did goes to a file at once.
+"""
 
 import os
 import sys
@@ -7,8 +10,8 @@ from pathlib import Path
 
 from fakes import RECIPE, FakeBuilder, FakeLab, FakeMachine, Watcher, linear_range, session_started
 
+from bisector.cli.hunt import exit_code, signals_stop
 from bisector.model.kernel import KernelImage
-from bisector.model.outcome import AnswerKind
 from bisector.session.controller import Controller, StopRequest
 from bisector.session.home import Home
 from bisector.session.ports import OnProgress
@@ -60,6 +63,7 @@ def main(home_folder: str, done_file: str) -> int:
         # Noise must not depend on how many lives the controller had.
         state = fold(journal.entries)
         lab.runs = [0] * sum(len(look.runs) for look in state.looks)
+        stop = StopRequest()
         controller = Controller(
             journal,
             home.session_folder("fake-hunt"),
@@ -68,10 +72,11 @@ def main(home_folder: str, done_file: str) -> int:
             machines={"lab-01": FakeMachine(lab)},
             higher_is_better=True,
             observer=Watcher(),
-            stop=StopRequest(),
+            stop=stop,
         )
-        state = controller.run()
-    return 0 if state.answer is not None and state.answer.kind is AnswerKind.COMMIT else 1
+        with signals_stop(stop, "fake-hunt"):
+            state = controller.run()
+    return exit_code(state)
 
 
 if __name__ == "__main__":

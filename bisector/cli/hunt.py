@@ -121,7 +121,7 @@ def drive(home: Home, name: str, watch: Callable[[Current], Display], tell: Call
             observer=display,
             stop=stop,
         )
-        with _signals_stop(stop, name), display:
+        with signals_stop(stop, name), display:
             state = controller.run()
         tell(state)
         if state.status is Status.FINISHED:
@@ -137,7 +137,7 @@ def exit_code(state: SessionState) -> int:
 
 
 @contextmanager
-def _signals_stop(stop: StopRequest, name: str) -> Iterator[None]:
+def signals_stop(stop: StopRequest, name: str) -> Iterator[None]:
     """First Ctrl-C (or SIGTERM): finish the step, pause. Second: leave at once; the journal is whole at any moment."""
 
     def handler(number: int, frame: FrameType | None) -> None:

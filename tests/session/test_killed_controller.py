@@ -1,4 +1,4 @@
-"""`kill -9` of a real controller process at random moments, and what its journal says afterwards."""
+"""`kill -9` and Ctrl-C of a real controller process, and what its journal says afterwards."""
 
 import os
 import random
@@ -62,3 +62,39 @@ def test_ten_kills_give_the_same_answer_and_repeat_no_finished_work(tmp_path: Pa
     begun = sum(isinstance(event, RunStarted) for event in events)
     made = done.read_text().splitlines().count("run")
     assert len(runs) <= made <= begun <= len(runs) + kills, "more was repeated than what each kill cut off"
+
+
+def interrupted(home: Path, done: Path, *, times: int) -> tuple[int, str]:
+    """Start the controller, send SIGINT once it works, and again at once if asked; its exit code and last words."""
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    command = [sys.executable, str(TESTS / "kill_target.py"), str(home), str(done)]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as controller:
+        assert controller.stderr is not None
+        deadline = time.monotonic() + 30
+        while not (done.exists() and done.stat().st_size > 20) and time.monotonic() < deadline:
+            time.sleep(0.002)
+        controller.send_signal(signal.SIGINT)
+        said = controller.stderr.readline() + controller.stderr.readline()
+        if times > 1:
+            controller.send_signal(signal.SIGINT)
+        said += controller.stderr.read()
+        return controller.wait(timeout=30), said
+
+
+def test_the_first_interrupt_pauses_with_exit_130_and_the_hunt_goes_on_to_its_answer(tmp_path: Path) -> None:
+    code, said = interrupted(tmp_path, tmp_path / "done", times=1)
+    assert code == 130
+    assert "Ctrl-C again leaves at once" in said
+    state = fold(Home(tmp_path).read("fake-hunt").entries)
+    assert state.status is Status.PAUSED
+    assert "SIGINT" in state.pause_reason
+    assert "bisector resume fake-hunt" in state.pause_resolution
+    assert all(look.ended_at is not None for look in state.looks)
+    assert life(tmp_path, tmp_path / "done", None) == 0
+
+
+def test_the_second_interrupt_leaves_at_once_and_loses_nothing(tmp_path: Path) -> None:
+    code, said = interrupted(tmp_path, tmp_path / "done", times=2)
+    assert code == 130
+    assert "bisector resume fake-hunt" in said or fold(Home(tmp_path).read("fake-hunt").entries).status is Status.PAUSED
+    assert life(tmp_path, tmp_path / "done", None) == 0
