@@ -144,8 +144,51 @@ def _answer(now: Situation, costs: Costs) -> Look | Finding | None:
         return None
     if mass < now.options.confidence or _can_split(now, leading):
         return None
-    reason = say.inseparable(members.size, sum(int(one) in now.evidence.skipped for one in members))
-    return _set(now, [int(one) for one in members], reason)
+    return _name_set(now, costs, [int(one) for one in members])
+
+
+def _name_set(now: Situation, costs: Costs, members: list[int]) -> Look | Finding:
+    """Return the set, once fresh pairs of the kernels on its two sides show the change between them.
+
+    Without them two boots of one kernel in a bad minute of the lab could settle a wrong set for good.
+    """
+    reason = say.inseparable(len(members), sum(one in now.evidence.skipped for one in members))
+    sides = set_sides(now, members)
+    if not now.options.audit or sides is None or _spent(now.evidence, now.options):
+        return _set(now, members, reason)
+    audit = audits.judge(now.evidence, now.readings, now.belief, *sides)
+    if audit.verdict is AuditVerdict.CONFIRMED:
+        return _set(now, members, reason)
+    if audit.verdict is AuditVerdict.OPEN:
+        look = audits.next_side(audit)
+        return Look(
+            commit=look,
+            runs=audits.next_runs(now.readings, now.belief, costs),
+            purpose=Purpose.AUDIT,
+            reason=say.set_look(audit, len(members), after_next=look == audit.accused),
+        )
+    around = {*members, *_range_around(now, sides[0])}
+    return _set(now, sorted(around), say.set_refuted(now.readings, _ends(now)[0], audit))
+
+
+def set_sides(now: Situation, members: list[int]) -> tuple[int, int] | None:
+    """The booted kernels next to a set: the first one after it, with all of it, and the last one before, with none.
+
+    None if one of them cannot be booted any more.
+    """
+    booted = sorted({boot.commit for boot in now.evidence.boots})
+    rows = now.graph.ancestors(booted)
+    sizes = (rows & now.graph.candidates).sum(axis=1)
+    above = [place for place in range(len(booted)) if rows[place, members].all()]
+    if not above:
+        return None
+    after = min(above, key=lambda place: int(sizes[place]))
+    below = [place for place, commit in enumerate(booted) if rows[after, commit] and not rows[place, members].any()]
+    if not below:
+        return None
+    before = max(below, key=lambda place: int(sizes[place]))
+    pair = (booted[after], booted[before])
+    return None if set(pair) & now.evidence.skipped else pair
 
 
 def _can_split(now: Situation, leading: int) -> bool:

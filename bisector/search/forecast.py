@@ -6,8 +6,8 @@ import numpy as np
 
 from bisector.model.outcome import Purpose
 from bisector.search import gate as gates
-from bisector.search.audit import FEWEST_PAIRS
-from bisector.search.engine import Situation, audit_of, decide, situation
+from bisector.search.audit import FEWEST_PAIRS, judge
+from bisector.search.engine import Situation, audit_of, decide, set_sides, situation
 from bisector.search.gate import FIRST_PAIRS
 from bisector.search.graph import Bools, Floats, Graph
 from bisector.search.plan import information, testable
@@ -74,8 +74,11 @@ def _audit_state(now: Situation) -> str:
         return "not asked for"
     if not any(boot.purpose is Purpose.AUDIT for boot in now.evidence.boots):
         return "not begun"
-    leading = now.belief.members(int(np.argmax(now.belief.mass)))
-    audit = audit_of(now, int(leading[0])) if leading.size == 1 else None
+    leading = [int(one) for one in now.belief.members(int(np.argmax(now.belief.mass)))]
+    sides = set_sides(now, leading) if len(leading) > 1 else None
+    audit = audit_of(now, leading[0]) if len(leading) == 1 else None
+    if sides is not None:
+        audit = judge(now.evidence, now.readings, now.belief, *sides)
     if audit is None or audit.pairs == 0:
         return "begun"
     jump = now.readings.percent(audit.jump)

@@ -131,6 +131,24 @@ def inseparable(count: int, skipped: int) -> str:
     return f"The first bad commit is one of {count}: {untested} and nothing else separates them."
 
 
+def set_look(audit: Audit, count: int, *, after_next: bool) -> str:
+    """Return why a kernel beside a set is booted afresh."""
+    who = "the kernel after them" if after_next else "the kernel before them"
+    return (
+        f"{count} commits are left that nothing separates; before they are named, fresh pairs of the kernels "
+        f"on both sides: {who}, pair {audit.pairs + 1}"
+    )
+
+
+def set_refuted(readings: Readings, ends: float, audit: Audit) -> str:
+    """Return why a set is wider than the search made it."""
+    jump, whole = percent(readings.percent(audit.jump)), percent(readings.percent(ends))
+    return (
+        f"The search pointed to a few commits, but {audit.pairs} fresh pairs of the kernels on both sides show {jump} "
+        f"where the ends show {whole}: the change may be gradual, in several steps, or the lab may have moved."
+    )
+
+
 def spent(evidence: Evidence, options: Options, state: str) -> str:
     """Return which budget ended, and with what."""
     if len(evidence.boots) >= options.max_boots:

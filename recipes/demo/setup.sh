@@ -59,4 +59,4 @@ ensure_venv() {
 }
 
 LAB_PACKAGES="qemu-system-x86 busybox-static dropbear-bin openssh-sftp-server"
-KERNEL_PACKAGES="linux-source-6.1 gcc libc6-dev make flex bison bc xz-utils ccache git"
+KERNEL_PACKAGES="linux-source-6.1 gcc libc6-dev make flex bison bc xz-utils git"
