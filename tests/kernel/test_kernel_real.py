@@ -37,7 +37,7 @@ def test_neighbours_of_a_real_history_are_small_steps_with_proven_images(tmp_pat
     def note(step: Progress) -> None:
         fractions.append(step.fraction)
 
-    with WorkTree(repository, tmp_path / "build" / "src") as source:
+    with WorkTree(repository, tmp_path / "build" / "tree") as source:
         cache = ImageCache(tmp_path / "cache", 1 << 30)
         builder = KernelBuilder(_PART, _RECIPES, source=source, good=first, folder=tmp_path / "build", cache=cache)
         for commit in (first, second, idle):
