@@ -12,7 +12,7 @@ AFTER = 12
 
 
 def lab(first_bad, bad_minutes=0, seed=1):
-    """A lab whose first `bad_minutes` boots of the commit after the untestable ones are as slow as a bad kernel's, whatever it is."""
+    """A lab whose first `bad_minutes` boots of the commit after the untestable ones are slow, whatever it is."""
     rng = np.random.default_rng(seed)
     seen = 0
 
