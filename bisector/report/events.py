@@ -33,11 +33,9 @@ from bisector.model.sample import RunRecord
 from bisector.report.summary import recipe_of
 from bisector.report.text import OUTCOME_WORDS, deviation
 from bisector.report.words import belief, clip, clock, count, day, duration, number, plain
-from bisector.session.state import Entry, SessionState
+from bisector.session.state import ALL_RUNS_IN, Entry, SessionState
 
 SUBJECT_WIDTH = 50
-ALL_RUNS_IN = "all runs are in"
-"""The ordinary end of a look (`session.controller` writes it); any other reason is worth a word."""
 
 
 class EventLines:

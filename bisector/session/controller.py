@@ -43,7 +43,7 @@ from bisector.session.evidence import options_of
 from bisector.session.execution import boot_job, build_job, calibrate_job, recover_job, run_job
 from bisector.session.journal import Journal
 from bisector.session.ports import Builder, Machine, Observer
-from bisector.session.state import BUILDER, Look, SessionState, Status, fold
+from bisector.session.state import ALL_RUNS_IN, BUILDER, Look, SessionState, Status, fold
 from bisector.session.workers import Broke, Done, Job, Message, Reported, Worker
 
 TICK_S = 0.2
@@ -146,7 +146,7 @@ class Controller:
             case RunOrder(machine=name):
                 self._run(name)
             case EndLook(machine=name):
-                self._end(self._live(name), "all runs are in")
+                self._end(self._live(name), ALL_RUNS_IN)
             case Finish(finding=finding):
                 self._append(SessionFinished(answer=self._answer(finding)))
             case Pause(reason=reason, resolution=resolution):

@@ -12,7 +12,7 @@ from bisector.model.outcome import Purpose
 from bisector.recipe.schema import Recipe
 from bisector.search import assess, propose, rank_builds
 from bisector.search.graph import Graph
-from bisector.search.types import Evidence, Finding, Look, Options
+from bisector.search.types import Costs, Evidence, Finding, Look, Options
 from bisector.session.evidence import (
     FAILED_LOOKS_TO_SKIP,
     control_exists,
@@ -176,7 +176,7 @@ def _next(state: SessionState, plan: Plan, idle: frozenset[str], free: list[str]
         else:
             wanted = step
     if BUILDER in idle and (plan.beside or not orders):
-        build = _build_order(state, plan, wanted)
+        build = _build_order(state, plan, wanted, evidence, costs)
         if build is not None and (plan.beside or wanted is not None):
             orders.append(build)
     return orders
@@ -186,10 +186,11 @@ def _boot_order(step: Look, machine: str) -> BootOrder:
     return BootOrder(machine=machine, commit=step.commit, runs=step.runs, purpose=step.purpose, reason=step.reason)
 
 
-def _build_order(state: SessionState, plan: Plan, wanted: Look | None) -> BuildOrder | None:
+def _build_order(
+    state: SessionState, plan: Plan, wanted: Look | None, evidence: Evidence, costs: Costs
+) -> BuildOrder | None:
     if wanted is not None:
         return BuildOrder(commit=wanted.commit, ahead=False, reason=wanted.reason)
-    evidence, costs = evidence_of(state, plan.test), costs_of(state)
     if _stock(state, plan, evidence) >= KERNELS_IN_STOCK:
         return None
     unusable = skips(state).keys() | state.builds.keys()

@@ -39,6 +39,9 @@ from bisector.model.sample import RunRecord
 BUILDER = "builder"
 """The builder's name among workers and in `SessionState.troubles`."""
 
+ALL_RUNS_IN = "all runs are in"
+"""The reason of a `BootEnded` that is the ordinary end of a look; any other is worth a word to people."""
+
 
 class Status(StrEnum):
     """Where a session stands (`status --json` uses these words)."""
