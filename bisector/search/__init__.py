@@ -11,8 +11,9 @@ from bisector.search.drive import DriveResult, LookTaken, drive
 from bisector.search.engine import propose
 from bisector.search.forecast import assess, rank_builds
 from bisector.search.graph import Graph
-from bisector.search.simulate import STRATEGIES, Tally, Trial, World, simulate
+from bisector.search.simulate import STRATEGIES, Hunts, Moment, Tally, Trial, simulate, tally
 from bisector.search.types import Assessment, Boot, CommitVerdict, Costs, Evidence, Finding, Look, Options
+from bisector.search.world import World
 
 __all__ = [
     "STRATEGIES",
@@ -25,8 +26,10 @@ __all__ = [
     "Evidence",
     "Finding",
     "Graph",
+    "Hunts",
     "Look",
     "LookTaken",
+    "Moment",
     "Options",
     "Purpose",
     "Tally",
@@ -38,4 +41,5 @@ __all__ = [
     "propose",
     "rank_builds",
     "simulate",
+    "tally",
 ]

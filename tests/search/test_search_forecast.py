@@ -18,7 +18,7 @@ from bisector.search import (
     propose,
     rank_builds,
 )
-from bisector.search.simulate import history
+from bisector.search.world import history
 
 COSTS = Costs(build_s=300.0, boot_s=120.0, run_s=20.0)
 LINE = Graph.from_parents([(), *((i,) for i in range(100))])

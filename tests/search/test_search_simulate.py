@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from bisector.search import Options, Trial, World, simulate
-from bisector.search.simulate import history
+from bisector.search.world import history
 
 
 def test_the_same_seed_gives_the_same_tally():

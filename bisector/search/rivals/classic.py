@@ -1,21 +1,22 @@
-"""What one would do without all this: git bisect, one run a commit. For comparison in invented labs only."""
+"""The git bisect of everyday: one run a commit, and what it says is believed."""
 
 import numpy as np
 
 from bisector.model.outcome import AnswerKind, Purpose
 from bisector.search.graph import Graph
 from bisector.search.noise import worse_sign
-from bisector.search.types import Evidence, Finding, Look, Options
+from bisector.search.types import Costs, Evidence, Finding, Look, Options
 
 END_RUNS = 3
 
 
-def classic(graph: Graph, evidence: Evidence, options: Options) -> Look | Finding:
+def classic(graph: Graph, evidence: Evidence, costs: Costs, options: Options) -> Look | Finding:
     """Return the next step of git bisect: halve what is left, judge by one run against the middle of the ends.
 
     The ends get one boot of three runs each. As in git the next commit is the one whose ancestors are nearest half
     of what is left; one that cannot be tested is left out of the choice.
     """
+    del costs
     for end in (graph.good, graph.bad):
         if end in evidence.skipped:
             return Finding(kind=AnswerKind.NONE, commits=(), probability=0.0, reason="an end cannot be tested")
