@@ -7,9 +7,10 @@ answer = drive(graph, measure, Costs(build_s=300, boot_s=120, run_s=20), Options
 """
 
 from bisector.model.outcome import AnswerKind, Purpose, Verdict
+from bisector.search.ahead import rank_builds
 from bisector.search.drive import DriveResult, LookTaken, drive
 from bisector.search.engine import propose
-from bisector.search.forecast import assess, rank_builds
+from bisector.search.forecast import assess
 from bisector.search.graph import Graph
 from bisector.search.simulate import STRATEGIES, Hunts, Moment, Tally, Trial, simulate, tally
 from bisector.search.types import Assessment, Boot, CommitVerdict, Costs, Evidence, Finding, Look, Options

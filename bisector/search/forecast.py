@@ -1,27 +1,16 @@
-"""What is believed, for reports and the live view; and which kernels to build before a machine asks for them."""
-
-from collections.abc import Iterator
+"""What is believed, for reports and the live view."""
 
 import numpy as np
 
 from bisector.model.outcome import Purpose
 from bisector.search import gate as gates
 from bisector.search.audit import FEWEST_PAIRS, judge
-from bisector.search.engine import Situation, audit_of, decide, set_sides, situation
+from bisector.search.engine import Situation, audit_of, set_sides, situation
 from bisector.search.gate import FIRST_PAIRS
-from bisector.search.graph import Bools, Floats, Graph
-from bisector.search.plan import information, testable
-from bisector.search.types import Assessment, Costs, Evidence, Look, Options
+from bisector.search.graph import Graph
+from bisector.search.plan import information
+from bisector.search.types import Assessment, Evidence, Options
 from bisector.search.verdict import verdicts
-
-WORTH_A_BUILD = 0.02
-"""A part of the belief smaller than this is not built for: the search will hardly come there."""
-
-NEAR_ENOUGH = 0.2
-"""How far from 1/2 a kernel that stands ready may split a part, and still be looked at before another is built.
-
-At 0.3/0.7 a look gives 0.88 bit where the middle gives 1: less than what the build costs.
-"""
 
 
 def assess(graph: Graph, evidence: Evidence, options: Options) -> Assessment:
@@ -83,79 +72,3 @@ def _audit_state(now: Situation) -> str:
         return "begun"
     jump = now.readings.percent(audit.jump)
     return f"{audit.verdict.value}: {audit.pairs} pairs, {jump:+.2f} %, odds 10^{audit.log_odds / np.log(10):.1f}"
-
-
-def rank_builds(graph: Graph, evidence: Evidence, costs: Costs, options: Options, limit: int) -> list[int]:
-    """Return at most `limit` commits without a kernel, the one most likely needed next first.
-
-    Before the gate is passed: both ends, the middle, the quartiles. In the search: the commit of the current look,
-    then the middles of what either outcome leaves, and so on by their probability. In an audit: the parents first.
-    """
-    now = situation(graph, evidence, options)
-    step = decide(now, costs)
-    if not isinstance(step, Look) or limit <= 0:
-        return []
-    free = testable(graph, evidence)
-    wanted: list[int] = []
-    missing = [end for end in (graph.good, graph.bad) if end not in evidence.built | evidence.skipped]
-    wanted += [end for end in missing if not any(boot.commit == end for boot in evidence.boots)]
-    if step.purpose is Purpose.AUDIT:
-        accused = now.belief.members(int(np.argmax(now.belief.mass)))
-        wanted += [parent for one in accused[:1] for parent in graph.parents[int(one)] if free[parent]]
-    root = step.commit if step.purpose is Purpose.SEARCH else None
-    wanted += [root] if root is not None and free[root] else []
-    for commit in _middles(now, free, root):
-        if len(dict.fromkeys(wanted)) >= limit:
-            break
-        wanted.append(commit)
-    return list(dict.fromkeys(wanted))[:limit]
-
-
-def _middles(now: Situation, free: Bools, root: int | None) -> Iterator[int]:
-    """Yield the unbuilt middles of what is left after every outcome, the likeliest first.
-
-    `root` is what is looked at now. A kernel that stands ready near the middle of a part will be looked at there:
-    it splits the part, and no neighbour of it is built.
-    """
-    graph = now.graph
-    parts: list[Floats] = [now.belief.probability.copy()]
-    if root is not None:
-        parts = _halves(graph, parts[0], root)
-    ready = _ready(now)
-    open_commits = free | ready
-    while parts:
-        parts.sort(key=lambda part: -round(float(part.sum()), 9))
-        part = parts.pop(0)
-        total = float(part.sum())
-        if total < WORTH_A_BUILD:
-            return
-        members = np.flatnonzero(open_commits & (part > 0))
-        if members.size == 0:
-            continue
-        if members.size > 256 and not graph.linear:
-            some = members[np.linspace(0, members.size - 1, 256).astype(np.int64)]
-            members = np.union1d(some, members[ready[members]])
-        off = np.round(np.abs(graph.mass_below(members, part) / total - 0.5), 6)
-        if float(off.min()) > 0.5 - WORTH_A_BUILD:
-            continue
-        off = np.where(ready[members] & (off < NEAR_ENOUGH), off - 1.0, off)
-        middle = int(members[int(np.argmin(off))])
-        open_commits[middle] = False
-        parts += _halves(graph, part, middle)
-        if free[middle]:
-            yield middle
-
-
-def _ready(now: Situation) -> Bools:
-    """Which commits have a kernel that nobody has looked at."""
-    evidence = now.evidence
-    ready = np.zeros(len(now.graph), dtype=np.bool_)
-    ready[sorted(evidence.built)] = True
-    settled = evidence.skipped | evidence.marked_good | evidence.marked_bad | {now.graph.good, now.graph.bad}
-    ready[sorted(settled | {boot.commit for boot in evidence.boots})] = False
-    return ready
-
-
-def _halves(graph: Graph, part: Floats, commit: int) -> list[Floats]:
-    inside = graph.ancestors([commit])[0]
-    return [np.where(inside, part, 0.0), np.where(inside, 0.0, part)]

@@ -32,10 +32,15 @@ def options_of(recipe: Recipe, *, higher_is_better: bool) -> Options:
     )
 
 
-def evidence_of(state: SessionState, test: str) -> Evidence:
-    """Every ended look with at least one whole run of `test`, what is built, and what is skipped."""
+def evidence_of(state: SessionState, test: str, *, under_way: bool = False) -> Evidence:
+    """Every ended look with at least one whole run of `test`, what is built, and what is skipped.
+
+    With `under_way` also the runs so far of looks that go on. The next look must not hang on them, it would change
+    with every run; what is built ahead may.
+    """
+    live = [look for look in state.looks if look.ended_at is None and look.runs] if under_way else []
     return Evidence(
-        boots=tuple(_boot(state, look, test) for look in measured_looks(state)),
+        boots=tuple(_boot(state, look, test) for look in [*measured_looks(state), *live]),
         built=frozenset(commit for commit, build in state.builds.items() if build.image is not None),
         skipped=frozenset(skips(state)),
         signatures={commit: build.image.signature for commit, build in state.builds.items() if build.image is not None},

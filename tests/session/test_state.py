@@ -105,6 +105,8 @@ def test_a_lost_machine_without_a_run_says_nothing_of_the_commit() -> None:
 def test_a_look_counts_only_once_it_has_ended() -> None:
     events: list[Event] = [boot_started(0), booted(0), run_finished(0, 1), run_finished(0, 2)]
     assert evidence_of(folded(events), "page_test").boots == ()
+    # What is built ahead may go by the runs so far.
+    assert evidence_of(folded(events), "page_test", under_way=True).boots[0].values == (40.0, 40.0)
     events.append(BootEnded(boot=1, machine="lab-01", commit=commit_id(0), reason="all runs are in"))
     assert evidence_of(folded(events), "page_test").boots[0].values == (40.0, 40.0)
 
