@@ -1,14 +1,10 @@
-"""What a hunt would cost, before it costs anything: the dry run and `simulate`."""
+"""What `start --dry-run` says: what would be done, and what it would cost on an ordinary lab."""
 
-from dataclasses import asdict, replace
-from typing import Any
-
-import click
+from dataclasses import replace
 
 from bisector.cli.hunt import Prepared
-from bisector.report.as_json import to_json
 from bisector.report.words import count, duration
-from bisector.search import Options, Tally, World, simulate
+from bisector.search import Options, World, simulate
 
 DRY_RUN_TRIALS = 10
 DRY_RUN_LAB = World(build_s=60.0, boot_s=20.0, run_s=10.0)
@@ -43,53 +39,3 @@ def text(prepared: Prepared) -> str:
         "Nothing was written.",
     ]
     return "\n".join(lines)
-
-
-def simulation(
-    *, trials: int, seed: int, strategy: str, as_json: bool, no_regression: bool, effect: float, **lab: Any
-) -> str:
-    """What `simulate` prints."""
-    import sys
-    import time
-
-    world = World(
-        commits=lab["commits"],
-        effect_percent=abs(effect),
-        improvement=effect < 0,
-        boot_sd_percent=lab["boot_sd"],
-        run_sd_percent=lab["run_sd"],
-        build_s=lab["build_s"],
-        boot_s=lab["boot_s"],
-        run_s=lab["run_s"],
-        outliers=lab["outliers"],
-        drift_percent_per_h=lab["drift"],
-        unbuildable=lab["unbuildable"],
-        regression=not no_regression,
-    )
-    quiet = not sys.stderr.isatty()
-    with click.progressbar(length=trials, label="hunting in invented labs", file=sys.stderr, hidden=quiet) as bar:
-        tally = simulate(
-            world,
-            Options(find_improvement=world.improvement),
-            trials=trials,
-            seed=seed,
-            strategy=strategy,
-            on_trial=lambda _: bar.update(1),
-            clock=time.perf_counter,
-        )
-    return to_json(asdict(tally)) if as_json else _told(tally, strategy)
-
-
-def _told(tally: Tally, strategy: str) -> str:
-    return "\n".join(
-        [
-            f"{count(tally.trials, 'hunt')} with the strategy {strategy}:",
-            f"  right {100 * tally.correct:.1f} %, wrong {100 * tally.wrong:.1f} %, "
-            f"a set {100 * tally.set:.1f} %, no answer {100 * tally.none:.1f} %; "
-            f"it claims {100 * tally.claimed:.1f} %",
-            f"  kernels built {tally.builds:.1f}, boots {tally.boots:.1f}, runs {tally.runs:.1f}",
-            f"  machine time {duration(tally.machine_s_mean)} on average, "
-            f"{duration(tally.machine_s_p90)} in nine of ten",
-            f"  {tally.decision_ms_mean:.1f} ms a decision",
-        ]
-    )

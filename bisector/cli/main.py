@@ -272,30 +272,54 @@ def report(session: str | None, form: str, percent_of: Literal["base", "new"]) -
     click.echo(show.report(home, home.pick(session), form=form, percent_of=percent_of))
 
 
+def _figure(name: str, help_text: str, low: float, high: float) -> Callable[..., Any]:
+    return click.option(name, type=click.FloatRange(low, high), metavar="X", help=help_text)
+
+
 @command_line.command(short_help="Say what a hunt would cost.")
-@click.option("--commits", type=click.IntRange(min=2), default=1000, show_default=True, help="How long the range is.")
-@click.option("--effect", type=float, default=5.0, show_default=True, help="The slowdown, in percent.")
-@click.option("--boot-sd", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Between boots, percent.")
-@click.option("--run-sd", type=click.FloatRange(min=0), default=3.0, show_default=True, help="Within a boot, percent.")
-@click.option("--build-s", type=click.FloatRange(min=0.01), default=300.0, show_default=True, help="Seconds a build.")
-@click.option("--boot-s", type=click.FloatRange(min=0.01), default=120.0, show_default=True, help="Seconds a boot.")
-@click.option("--run-s", type=click.FloatRange(min=0.01), default=20.0, show_default=True, help="Seconds a run.")
-@click.option("--outliers", type=click.FloatRange(0, 1), default=0.02, show_default=True, help="Fraction of wild runs.")
-@click.option("--drift", type=float, default=0.0, show_default=True, help="Percent an hour.")
+@click.option("--commits", type=click.IntRange(2, 1_000_000), metavar="N", help="A line of so many.  [default: 1000]")
 @click.option(
-    "--unbuildable", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Fraction, in clusters."
+    "--repo", type=click.Path(path_type=Path), metavar="DIR", help="The real history instead, with --good, --bad."
 )
+@click.option("--good", metavar="REV", help="The good end of it.")
+@click.option("--bad", metavar="REV", help="The bad end of it.")
+@click.option("--from-session", "session", metavar="NAME", help="Commits, deviations and costs of a real session.")
+@_figure("--effect", "The slowdown in percent; below zero an improvement.  [default: 5]", -1000, 1000)
+@_figure("--boot-sd", "Deviation between boots, percent.  [default: 1]", 0, 100)
+@_figure("--run-sd", "Deviation between runs of one boot, percent.  [default: 3]", 0, 100)
+@_figure("--build-s", "Seconds a build.  [default: 300]", 0.01, 1_000_000)
+@_figure("--boot-s", "Seconds a boot.  [default: 120]", 0.01, 1_000_000)
+@_figure("--run-s", "Seconds a run.  [default: 20]", 0.01, 1_000_000)
+@_figure("--outliers", "Fraction of wild runs.  [default: 0.02]", 0, 1)
+@_figure("--drift", "Drift of the lab, percent an hour.  [default: 0]", -100, 100)
+@_figure("--unbuildable", "Fraction of commits that do not build, in clusters of ten.  [default: 0]", 0, 1)
 @click.option("--no-regression", is_flag=True, help="Both ends are equal.")
-@click.option("--trials", type=click.IntRange(min=1), default=20, show_default=True)
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
-@click.option("--strategy", type=click.Choice(["belief", "classic"]), default="belief", show_default=True)
+@click.option("--two-steps", is_flag=True, help="Two commits do half of it each.")
+@_figure("--confidence", "How sure the answer must be.  [default: 0.99]", 0.5, 0.9999)
+@_figure("--min-effect", "The smallest effect of interest, percent.  [default: 1]", 0.01, 1000)
+@click.option(
+    "--strategy",
+    "strategies",
+    multiple=True,
+    type=click.Choice(["belief", "classic", "fixed", "sprt", "pinpoint", "pass-fail"]),
+    help="This search (the default), git bisect with one run, 5 boots of 5 runs with a t-test, a sequential test a "
+    "commit, Chromium's rule, git-bayesect's. Several are compared in the same labs.",
+)
+@click.option(
+    "--trials", type=click.IntRange(1, 100_000), metavar="N", help="Hunts.  [default: 5 s of them, 10 to 200]"
+)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Other labs.")
+@click.option("--jobs", type=click.IntRange(1, 256), metavar="N", help="Processes.  [default: one a core]")
 @_json
 def simulate(**values: Any) -> None:
     """Say what a hunt would cost and how sure it would be, on invented labs.
 
     \b
     Example:  bisector simulate --commits 10000 --effect 2 --boot-sd 0.5 --run-sd 1
+              bisector simulate --repo ~/linux --good v6.9 --bad v6.10 --unbuildable 0.02
+              bisector simulate --from-session page-test --effect 2
+              bisector simulate --strategy belief --strategy classic --strategy pass-fail
     """
-    from bisector.cli import forecast
+    from bisector.cli import simulation
 
-    click.echo(forecast.simulation(**values))
+    click.echo(simulation.simulate(**values))

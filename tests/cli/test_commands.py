@@ -6,37 +6,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from fakes import RECIPE, FakeBuilder, FakeLab, FakeMachine, Watcher, linear_range, session_started
 
-from bisector.cli.main import main
-from bisector.recipe.load import canonical_text
-from bisector.session.controller import Controller, StopRequest
 from bisector.session.home import Home
 from bisector.session.journal import session_lock
 from bisector.session.state import SessionState
 
-Run = Callable[..., "Said"]
-
-
-class Said:
-    """How a command ended."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run_command(*arguments: str) -> Said:
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        said = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return Said(ended.value.code, said.out, said.err)
-
-    return run_command
+Run = Callable[..., Any]
 
 
 def git(repo: Path, *arguments: str) -> str:
@@ -148,28 +126,6 @@ def test_without_a_session_the_reading_commands_say_how_to_start_one(run: Run) -
         said = run(command)
         assert said.code == 2
         assert "bisector start" in said.err
-
-
-@pytest.fixture
-def finished() -> SessionState:
-    """A finished hunt over fake ports, in this test's home."""
-    home = Home.of_this_user()
-    lab = FakeLab(linear_range(20), first_bad=13, unbuildable=frozenset({9}))
-    started = session_started(lab.commits)
-    home.create(
-        type(started)(**{**{f: getattr(started, f) for f in started.__slots__}, "recipe": canonical_text(RECIPE)})
-    )
-    with home.drive("fake-hunt") as journal:
-        return Controller(
-            journal,
-            home.session_folder("fake-hunt"),
-            RECIPE,
-            builder=FakeBuilder(lab),
-            machines={"lab-01": FakeMachine(lab)},
-            higher_is_better=True,
-            observer=Watcher(),
-            stop=StopRequest(),
-        ).run()
 
 
 def test_status_json_keeps_the_keys_that_scripts_rely_on(run: Run, finished: SessionState) -> None:
