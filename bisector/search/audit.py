@@ -25,6 +25,8 @@ MOST_PAIRS = 12
 # usual case, a part of it where two commits share the blame.
 SHARES = np.array([1.0, 0.75, 0.5, 0.3])
 SHARE_PRIOR = np.array([0.7, 0.1, 0.12, 0.08])
+# A jump is said to be a part of the ends' difference only below this share of it.
+CLEAR_PART = 0.85
 
 
 class AuditVerdict(Enum):
@@ -121,7 +123,7 @@ def judge(evidence: Evidence, readings: Readings, belief: Belief, accused: int, 
         jump=jump,
         se=float(np.sqrt(model.mean() / pairs)),
         log_odds=log_odds,
-        verdict=_verdict(pairs, log_odds),
+        verdict=_verdict(pairs, log_odds, towards_bad=jump * belief.delta > 0),
     )
 
 
@@ -154,8 +156,10 @@ def _log_odds(jumps: Floats, variance: Floats, belief: Belief) -> float:
     return float(np.log(SHARE_PRIOR @ likelihood[:-1] + 1e-300) - np.log(likelihood[-1] + 1e-300))
 
 
-def _verdict(pairs: int, log_odds: float) -> AuditVerdict:
-    if pairs >= FEWEST_PAIRS and log_odds >= CONFIRM_ODDS:
+def _verdict(pairs: int, log_odds: float, *, towards_bad: bool) -> AuditVerdict:
+    # One pair can speak for the jump while bad boots of the parent silence the rest: pairs that together show the
+    # opposite of what they are to confirm need company.
+    if pairs >= FEWEST_PAIRS and log_odds >= CONFIRM_ODDS and towards_bad:
         return AuditVerdict.CONFIRMED
     if pairs >= FEWEST_PAIRS and log_odds <= -REFUTE_ODDS:
         return AuditVerdict.REFUTED
@@ -184,11 +188,10 @@ def share(audit: Audit, readings: Readings, belief: Belief, whole: tuple[float, 
 
     `whole` is the ends' own difference and its error: the belief's levels are no measure, several steps pull them
     together. The jump is taken from every boot of the two commits, not from the fresh ones alone: whether there is
-    one is settled, this is how large. "Clearly" is two standard errors below the whole, layout offsets included.
+    one is settled, this is how large. "Clearly" is two standard errors below the whole, layout offsets included, and
+    in the fresh pairs too: a wild boot or a step of the lab moves levels, boots side by side hardly.
     """
     difference, its_error = whole
-    if abs(difference) < 1e-9:
-        return 1.0
     levels, errors = [], []
     for commit in (audit.accused, audit.parent):
         of = readings.commit == commit
@@ -197,4 +200,5 @@ def share(audit: Audit, readings: Readings, belief: Belief, whole: tuple[float, 
         errors.append(1 / float((1 / variance).sum()) + belief.layout_variance)
     part = (levels[0] - levels[1]) / difference
     error = np.sqrt(sum(errors) + (part * its_error) ** 2) / abs(difference)
-    return float(part) if part + 2 * error < 1 and part < 0.85 else 1.0
+    clear = part + 2 * error < 1 and max(part, audit.jump / difference) < CLEAR_PART
+    return float(part) if clear and part > 0 else 1.0

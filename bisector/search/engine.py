@@ -244,9 +244,12 @@ def _accuse(now: Situation, costs: Costs, accused: int, mass: float, audit: Audi
 
 
 def _ends(now: Situation) -> tuple[float, float]:
-    """The ends' own difference, from their boots alone, and its standard error."""
+    """The ends' own difference, from their boots alone, and its standard error.
+
+    Where it points away from all that is believed, the lab has moved between boots of one end and those of the other.
+    """
     own = level_against_good(now.graph, now.readings, now.belief, now.graph.bad)
-    return own if own is not None else (now.belief.delta, 0.0)
+    return own if own is not None and own[0] * now.belief.delta > 0 else (now.belief.delta, 0.0)
 
 
 def _commit(accused: int, mass: float, reason: str, part: float | None) -> Finding:
