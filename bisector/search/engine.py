@@ -219,7 +219,7 @@ def _accuse(now: Situation, costs: Costs, accused: int, mass: float, audit: Audi
     if not sure and (audit is None or accused in now.evidence.skipped):
         return None
     if audit is None or (accused in now.evidence.skipped and audit.verdict is AuditVerdict.OPEN):
-        return _set(now, _range_around(now, accused), say.NO_AUDIT)
+        return _set(now, _range_around(now, accused, believe_marks=True), say.NO_AUDIT)
     if audit.verdict is AuditVerdict.CONFIRMED and sure:
         ends = _ends(now)
         part = audits.share(audit, now.readings, now.belief, ends)
@@ -229,9 +229,8 @@ def _accuse(now: Situation, costs: Costs, accused: int, mass: float, audit: Audi
             return None
         return _set(now, _range_around(now, accused), say.refuted(now.readings, _ends(now)[0], audit))
     if _spent(now.evidence, now.options):
-        return _set(
-            now, _range_around(now, accused), say.spent(now.evidence, now.options, "the audit was not finished")
-        )
+        unproven = _range_around(now, accused, believe_marks=True)
+        return _set(now, unproven, say.spent(now.evidence, now.options, "the audit was not finished"))
     if audit.verdict is AuditVerdict.CONFIRMED:
         # The fresh pairs speak for it and the whole does not yet: more of the whole.
         return None
@@ -263,16 +262,21 @@ def _set(now: Situation, commits: list[int], reason: str) -> Finding:
     return Finding(kind=AnswerKind.SET, commits=tuple(ranked), probability=mass, reason=reason)
 
 
-def _range_around(now: Situation, accused: int) -> list[int]:
-    """The commits between the nearest looked-at commits that stay settled when the accused itself is in doubt."""
+def _range_around(now: Situation, accused: int, *, believe_marks: bool = False) -> list[int]:
+    """The commits between the nearest looked-at commits that stay settled when the accused itself is in doubt.
+
+    What a person marked bounds the range only where no boot speaks against it.
+    """
     graph, belief = now.graph, now.belief
     parents = graph.parents[accused] or (graph.good,)
-    booted = sorted({boot.commit for boot in now.evidence.boots})
+    marked: frozenset[int] = now.evidence.marked_good | now.evidence.marked_bad if believe_marks else frozenset()
+    booted = sorted({boot.commit for boot in now.evidence.boots} | marked)
+    in_doubt = {*parents, accused} - marked
     rows = graph.ancestors(booted)
     own = graph.ancestors([*parents, accused])
     sizes = (rows & graph.candidates).sum(axis=1)
-    lower = [i for i, commit in enumerate(booted) if own[:-1, commit].any() and commit not in parents]
-    upper = [i for i, commit in enumerate(booted) if rows[i, accused] and commit != accused]
+    lower = [i for i, commit in enumerate(booted) if own[:-1, commit].any() and commit not in in_doubt]
+    upper = [i for i, commit in enumerate(booted) if rows[i, accused] and commit not in in_doubt]
     top = rows[min(upper, key=lambda i: int(sizes[i]))] if upper else graph.ancestors([graph.bad])[0]
     bottom = rows[max(lower, key=lambda i: int(sizes[i]))] if lower else graph.ancestors([graph.good])[0]
     inside = top & ~bottom & graph.candidates
