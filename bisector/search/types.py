@@ -1,5 +1,6 @@
 """What goes into the search and what comes out: the words shared by its rooms and by its users."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -8,11 +9,19 @@ from bisector.model.outcome import AnswerKind, Purpose, Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """Seconds of machine time: one build, one boot, one run. Running medians in a session, constants in simulation."""
+    """Seconds of machine time: one build, one boot, one run. Running medians in a session, constants in simulation.
+
+    Raises ValueError for a cost that is not finite and >= 0.
+    """
 
     build_s: float
     boot_s: float
     run_s: float
+
+    def __post_init__(self) -> None:
+        for name, cost_s in (("build_s", self.build_s), ("boot_s", self.boot_s), ("run_s", self.run_s)):
+            if not 0 <= cost_s < math.inf:
+                raise ValueError(f"{name} must be finite and >= 0, got {cost_s}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +30,8 @@ class Options:
 
     `min_effect_percent` is the smallest effect of interest; `higher_is_better` the metric's direction;
     `find_improvement` looks for the commit that made the metric better (ends swapped in meaning, not in place).
+    Raises ValueError for a confidence outside (0, 1) or a smallest effect that is not finite and > 0: the first would
+    be reached never or at once, no number of boots excludes an effect of nothing.
     """
 
     confidence: float = 0.99
@@ -32,6 +43,12 @@ class Options:
     budget_s: float | None = None
     audit: bool = True
     seed: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.confidence < 1:
+            raise ValueError(f"confidence must lie between 0 and 1, got {self.confidence}")
+        if not 0 < self.min_effect_percent < math.inf:
+            raise ValueError(f"min_effect_percent must be finite and > 0, got {self.min_effect_percent}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
