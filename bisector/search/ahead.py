@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from bisector.model.outcome import Purpose
 from bisector.search.belief import Belief, Levels
+from bisector.search.classes import split_classes
 from bisector.search.engine import Situation, decide, situation
 from bisector.search.gate import FIRST_RUNS
 from bisector.search.graph import Graph
@@ -25,11 +26,28 @@ CLEAR_STEP = 8.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Branch:
-    """A chain of imagined outcomes: how likely it is, and what is known and believed at its end."""
+    """A chain of imagined outcomes: how likely it is, and what is known and believed at its end.
+
+    The last look's outcome is not in the belief yet: most branches are never followed. `inside` is True for the
+    commit of that look and its ancestors, `bad` the side it showed.
+    """
 
     chance: float
     evidence: Evidence
     belief: Belief
+    inside: NDArray[np.bool_] | None = None
+    bad: bool = False
+
+    def believed(self) -> Belief:
+        """Return the belief with the classes that the last look cuts in two; levels and deviations stay."""
+        if self.inside is None:
+            return self.belief
+        share = np.where(self.inside == self.bad, self.belief.probability, 0.0)
+        share /= share.sum()
+        share.flags.writeable = False
+        of_class = split_classes(self.belief.of_class, self.inside)
+        mass = np.bincount(of_class + 1, weights=share)[1:].astype(np.float64)
+        return replace(self.belief, of_class=of_class, mass=mass, probability=share)
 
 
 def rank_builds(graph: Graph, evidence: Evidence, costs: Costs, options: Options, limit: int) -> list[int]:
@@ -71,12 +89,13 @@ def _likeliest(now: Situation, costs: Costs, chance: float, most: int) -> list[i
         if branch is None or branch.chance < WORTH_A_BUILD:
             break
         branches.remove(branch)
-        look = next_look(now.graph, branch.evidence, now.readings, branch.belief, costs)
+        belief = branch.believed()
+        look = next_look(now.graph, branch.evidence, now.readings, belief, costs)
         if look is None:
             continue
         if not look.built:
             wanted[look.commit] = wanted.get(look.commit, 0.0) + branch.chance
-        branches += _outcomes(now.graph, branch, look, tried=look.commit in booted)
+        branches += _outcomes(now.graph, branch, belief, look, tried=look.commit in booted)
     return sorted(wanted, key=lambda commit: -round(wanted[commit], 9))
 
 
@@ -88,18 +107,17 @@ def _with_levels(now: Situation) -> Belief:
     return replace(belief, levels={0: Levels(good=0.0, bad=CLEAR_STEP * float(deviation), good_sd=0.0, bad_sd=0.0)})
 
 
-def _outcomes(graph: Graph, branch: _Branch, look: Proposal, *, tried: bool) -> list[_Branch]:
+def _outcomes(graph: Graph, branch: _Branch, belief: Belief, look: Proposal, *, tried: bool) -> list[_Branch]:
     """What a look may come to: the commit is good, it is bad, or it cannot be tested and keeps its mass."""
-    evidence, belief, commit = branch.evidence, branch.belief, look.commit
+    evidence, commit = branch.evidence, look.commit
     fails = 0.0 if tried else _share_of_failures(evidence)
     known = replace(evidence, built=evidence.built | {commit})
     inside = graph.ancestors([commit])[0]
     branches = []
-    for chance, side in ((1 - look.bad, ~inside), (look.bad, inside)):
-        share = np.where(side, belief.probability, 0.0)
-        if (1 - fails) * chance * branch.chance >= WORTH_A_BUILD and share.any():
-            after = _split(belief, inside, share / share.sum())
-            branches.append(_Branch(chance=(1 - fails) * chance * branch.chance, evidence=known, belief=after))
+    for share, bad in ((1 - look.bad, False), (look.bad, True)):
+        chance = (1 - fails) * share * branch.chance
+        if chance >= WORTH_A_BUILD:
+            branches.append(_Branch(chance=chance, evidence=known, belief=belief, inside=inside, bad=bad))
     if fails * branch.chance >= WORTH_A_BUILD:
         without = replace(evidence, skipped=evidence.skipped | {commit})
         branches.append(_Branch(chance=fails * branch.chance, evidence=without, belief=belief))
@@ -110,13 +128,3 @@ def _share_of_failures(evidence: Evidence) -> float:
     """How likely a commit cannot be tested: one in twenty, and what this range has shown weighs more the longer."""
     tried = evidence.built | evidence.skipped | {boot.commit for boot in evidence.boots}
     return (len(evidence.skipped) + 1) / (len(tried) + 20)
-
-
-def _split(belief: Belief, inside: NDArray[np.bool_], probability: NDArray[np.float64]) -> Belief:
-    """Return the belief with the classes that a settled commit cuts in two; levels and deviations stay."""
-    of_class = np.where(belief.of_class < 0, -1, 2 * belief.of_class + inside)
-    candidates = of_class >= 0
-    numbers, renumbered = np.unique(of_class[candidates], return_inverse=True)
-    of_class[candidates] = renumbered
-    mass = np.bincount(renumbered, weights=probability[candidates], minlength=numbers.size).astype(np.float64)
-    return replace(belief, of_class=of_class, mass=mass, probability=probability)

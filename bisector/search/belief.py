@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from bisector.search.classes import EXCLUDED, Frame, frame_of
 from bisector.search.drift import Trend, fit_trend
 from bisector.search.graph import Graph
 from bisector.search.noise import Readings, boot_sd_prior, huber_mean, shrunk_boot_variance
@@ -30,8 +31,6 @@ BOOT_SD_LOG_SD = 0.8
 # a lab where it is 1 % shows it by kernels that scatter more than their boots, and is then believed.
 LAYOUT_SDS_PERCENT = (0.3, 1.0)
 LAYOUT_PRIOR = (0.85, 0.15)
-# Log-odds against what a person's mark or an identical kernel image excludes: more than any boots can outweigh.
-EXCLUDED = -1e4
 DRIFT_ROUNDS = 3
 
 
@@ -91,23 +90,9 @@ class Belief:
         return np.clip(graph.mass_below(commits, self.probability), 0.0, 1.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Frame:
-    """The classes, and which tested unit is bad under which class. A unit is all commits with one kernel image."""
-
-    of_class: Ints
-    prior: Floats
-    weight: Floats
-    looked: tuple[int, ...]
-    looked_bits: Bools
-    unit_of: dict[int, int]
-    unit_bits: Bools
-    penalty: Floats
-
-
 def believe(graph: Graph, evidence: Evidence, readings: Readings) -> Belief:
     """Return the belief after this evidence; `readings` are those of `evidence.boots`, in the same order."""
-    frame = _frame(graph, evidence)
+    frame = frame_of(graph, evidence)
     machines = [int(machine) for machine in np.unique(readings.machine) if _has_ends(graph, readings, int(machine))]
     if not machines:
         return _belief_without_levels(frame, readings)
@@ -128,67 +113,7 @@ def _has_ends(graph: Graph, readings: Readings, machine: int) -> bool:
     return bool((here == graph.good).any() and (here == graph.bad).any())
 
 
-def _frame(graph: Graph, evidence: Evidence) -> _Frame:
-    measured = {boot.commit for boot in evidence.boots} | {graph.good, graph.bad}
-    images: dict[str, list[int]] = {}
-    for commit in sorted(evidence.signatures):
-        images.setdefault(evidence.signatures[commit], []).append(commit)
-    shared = [group for group in images.values() if len(group) > 1]
-    twins = {commit: group for group in shared for commit in group}
-    marked = evidence.marked_good | evidence.marked_bad
-    looked = tuple(sorted(measured | set(twins) | marked))
-    rows = graph.ancestors(looked)
-    place = {commit: row for row, commit in enumerate(looked)}
-    of_class, looked_bits, weight = _classes(graph, rows)
-    units: list[int] = []
-    unit_of: dict[int, int] = {}
-    for commit in sorted(measured):
-        if commit not in unit_of:
-            unit_of.update(dict.fromkeys([commit, *twins.get(commit, [])], len(units)))
-            units.append(place[commit])
-    penalty = np.zeros(weight.size)
-    for group in shared:
-        # One image is one speed: a first bad commit that stands between two of its commits is as good as excluded.
-        bits = looked_bits[:, [place[commit] for commit in group]]
-        penalty += EXCLUDED * (bits.any(axis=1) & ~bits.all(axis=1))
-    for commit in marked:
-        said_bad = commit in evidence.marked_bad
-        penalty += EXCLUDED * (looked_bits[:, place[commit]] != said_bad)
-    return _Frame(
-        of_class=of_class,
-        prior=np.log(weight / weight.sum()),
-        weight=graph.weights,
-        looked=looked,
-        looked_bits=looked_bits,
-        unit_of=unit_of,
-        unit_bits=looked_bits[:, units],
-        penalty=penalty,
-    )
-
-
-def _classes(graph: Graph, rows: Bools) -> tuple[Ints, Bools, Floats]:
-    """Group the candidates by their column of `rows`; classes are numbered by their first commit."""
-    candidates = np.flatnonzero(graph.candidates)
-    columns = rows[:, candidates]
-    key = np.zeros(candidates.size, dtype=np.int64)
-    for start in range(0, len(rows), 32):
-        block = columns[start : start + 32]
-        word = np.zeros(candidates.size, dtype=np.int64)
-        for shift, row in enumerate(block):
-            word |= row.astype(np.int64) << shift
-        _, word = np.unique(word, return_inverse=True)
-        _, key = np.unique(key * (int(word.max()) + 1) + word, return_inverse=True)
-    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(order.size)
-    of_class = np.full(len(graph), -1, dtype=np.int64)
-    of_class[candidates] = rank[inverse]
-    weight: Floats = np.bincount(of_class[candidates], weights=graph.weights[candidates]).astype(np.float64)
-    return of_class, columns[:, first[order]].T, weight
-
-
-def _belief_without_levels(frame: _Frame, readings: Readings) -> Belief:
+def _belief_without_levels(frame: Frame, readings: Readings) -> Belief:
     return _settle(
         frame,
         np.exp(frame.prior + frame.penalty - (frame.prior + frame.penalty).max()),
@@ -208,16 +133,16 @@ def _belief_without_levels(frame: _Frame, readings: Readings) -> Belief:
     )
 
 
-def _settle(frame: _Frame, raw: Floats, belief: Belief) -> Belief:
+def _settle(frame: Frame, raw: Floats, belief: Belief) -> Belief:
     mass = raw / raw.sum()
-    share = np.zeros(frame.of_class.size)
-    inside = frame.of_class >= 0
-    per_weight = mass / np.exp(frame.prior) / frame.weight[inside].sum()
-    share[inside] = per_weight[frame.of_class[inside]] * frame.weight[inside]
+    # The last element is what of_class -1 finds: commits that cannot be the first bad one.
+    per_weight = np.append(mass / frame.class_weight, 0.0)
+    share = per_weight[frame.of_class] * frame.weight
+    share.flags.writeable = False
     return replace(belief, mass=mass, probability=share, looked_bad=mass @ frame.looked_bits)
 
 
-def _weigh(graph: Graph, frame: _Frame, readings: Readings, machines: list[int], trend: dict[int, Trend]) -> Belief:
+def _weigh(graph: Graph, frame: Frame, readings: Readings, machines: list[int], trend: dict[int, Trend]) -> Belief:
     y = readings.y - _drifted(readings, trend)
     boot_sd = _boot_sds(replace(readings, y=y))
     log_prior = -0.5 * (np.log(boot_sd / boot_sd_prior(readings.run_sd)) / BOOT_SD_LOG_SD) ** 2
@@ -287,7 +212,7 @@ def _mean_level(log: Floats, grid: Floats, weight: Floats) -> tuple[float, float
     return mean, float(np.sqrt(max(0.0, flat @ (grid - mean) ** 2)))
 
 
-def _machine_part(graph: Graph, frame: _Frame, readings: Readings, machine: int, boot_sd: Floats) -> _Part:
+def _machine_part(graph: Graph, frame: Frame, readings: Readings, machine: int, boot_sd: Floats) -> _Part:
     here = readings.machine == machine
     y, runs, commit = readings.y[here], readings.runs[here], readings.commit[here]
     variance = boot_sd[None, :] ** 2 + readings.run_variance(runs)[:, None]
@@ -304,8 +229,8 @@ def _machine_part(graph: Graph, frame: _Frame, readings: Readings, machine: int,
     good = _layouts_log(y, variance, of_unit, good_grid, flat)
     bad = _layouts_log(y, variance, of_unit, bad_grid, flat)
     shape = (bits.shape[0], *good.shape[1:])
-    good_log = ((1 - bits) @ good.reshape(len(tested), -1)).reshape(shape)
-    bad_log = (bits @ bad.reshape(len(tested), -1)).reshape(shape)
+    good_log = _product(1 - bits, good.reshape(len(tested), -1)).reshape(shape)
+    bad_log = _product(bits, bad.reshape(len(tested), -1)).reshape(shape)
     return _Part(
         evidence=_log_mean_exp(good_log) + _log_mean_exp(bad_log),
         good_grid=good_grid,
@@ -349,8 +274,22 @@ def _units_log(y: Floats, variance: Floats, of_unit: Floats, fine: Floats, flat:
     scaled = (y[:, None, None] - fine) ** 2 / variance[:, :, None]
     density = (1 - FLAT_SHARE) / np.sqrt(2 * np.pi * variance)[:, :, None] * np.exp(-0.5 * scaled) + flat
     boots = np.log(density)
-    log: Floats = (of_unit @ boots.reshape(y.size, -1)).reshape(of_unit.shape[0], *boots.shape[1:])
-    return log
+    return _product(of_unit, boots.reshape(y.size, -1)).reshape(of_unit.shape[0], *boots.shape[1:])
+
+
+def _product(left: Floats, right: Floats) -> Floats:
+    """Return left @ right, in pieces of columns so small that the library does not start threads for them.
+
+    OpenBLAS does from 2^18 multiplications on, and beside a kernel build on all processors its threads wait for each
+    other: a decision took four times as long.
+    """
+    columns = max(1, 2**18 // max(1, left.size))
+    if right.shape[1] <= columns:
+        return left @ right
+    product = np.empty((left.shape[0], right.shape[1]))
+    for start in range(0, right.shape[1], columns):
+        product[:, start : start + columns] = left @ right[:, start : start + columns]
+    return product
 
 
 def _log_mean_exp(log: Floats) -> Floats:
@@ -367,7 +306,7 @@ def _drifted(readings: Readings, trend: dict[int, Trend]) -> Floats:
     return drift
 
 
-def _refit(frame: _Frame, belief: Belief, readings: Readings, machine: int) -> Trend:
+def _refit(frame: Frame, belief: Belief, readings: Readings, machine: int) -> Trend:
     here = readings.machine == machine
     place = {commit: row for row, commit in enumerate(frame.looked)}
     bad = np.array([belief.looked_bad[place[int(commit)]] for commit in readings.commit[here]])

@@ -1,7 +1,7 @@
 """The commits as the search sees them: who is an ancestor of whom. Indexes only, no ids."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ class Graph:
     candidates: Bools
     linear: bool
     _ancestry: Ancestry | None
+    _remembered: list[tuple[Floats, Floats]] = field(default_factory=list)
 
     @classmethod
     def from_parents(
@@ -99,5 +100,15 @@ class Graph:
         return self.masses_below(mass)[np.asarray(commits, dtype=np.int64)]
 
     def masses_below(self, mass: Floats) -> Floats:
-        """Return that for all commits, shape (n,): it costs no more than for one."""
-        return np.cumsum(mass) if self._ancestry is None else self._ancestry.sums(mass)
+        """Return that for all commits, shape (n,), read-only: it costs no more than for one.
+
+        Of the last mass that cannot change (read-only, as a belief's probabilities are) the answer is remembered.
+        """
+        for known, sums in self._remembered:
+            if known is mass:
+                return sums
+        sums = np.cumsum(mass) if self._ancestry is None else self._ancestry.sums(mass)
+        sums.flags.writeable = False
+        if not mass.flags.writeable:
+            self._remembered[:] = [(mass, sums)]
+        return sums

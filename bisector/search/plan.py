@@ -23,8 +23,6 @@ LIGHT_CLASS = 1e-4
 # A look that tells this many times less than the best one leaves the question open that the best one answers: its
 # cost comes on top. Source: labs with a build 10^5 times a boot, which booted the first middle until the stall rule.
 WORTH_A_LOOK = 100
-# How many commits' probabilities are computed to find the middle of the heavy classes, coarse and fine together.
-PROBES = 192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,36 +119,24 @@ def middle_of_classes(graph: Graph, evidence: Evidence, belief: Belief) -> dict[
     If the leading class has none that splits it, a testable commit outside that does is given in its place.
     """
     free = testable(graph, evidence)
-    heavy = np.flatnonzero(belief.mass > LIGHT_CLASS)
-    members = {int(number): np.flatnonzero((belief.of_class == number) & free) for number in heavy}
-    total = sum(of.size for of in members.values())
-    middles = {}
-    for number, of in members.items():
-        if of.size:
-            share = max(8, PROBES * of.size // max(1, total))
-            middles[number] = _nearest_half(graph, belief, of, share)
+    heavy = np.append(belief.mass > LIGHT_CLASS, False)
+    members = np.flatnonzero(free & heavy[belief.of_class])
+    # Rounded, so that the last digit of a sum does not decide between two commits that split as well.
+    off = np.round(np.abs(belief.bad_probability(graph, members) - 0.5), 9)
+    number = belief.of_class[members]
+    nearest = np.full(belief.mass.size, 1.0)
+    np.minimum.at(nearest, number, off)
+    best = off == nearest[number]
+    numbers, first = np.unique(number[best], return_index=True)
+    middles = dict(zip(numbers.tolist(), members[best][first].tolist(), strict=True))
     leading = int(np.argmax(belief.mass))
-    if not splits(graph, belief.members(leading), np.array(list(members.get(leading, [])), dtype=np.int64)).any():
+    within = members[number == leading]
+    # Of two commits of a class one at least leaves the other out.
+    if within.size < 2 and not splits(graph, belief.members(leading), within).any():
         outside = splitting(graph, evidence, belief.members(leading))
         if outside is not None:
             middles[leading] = outside
     return middles
-
-
-def _nearest_half(graph: Graph, belief: Belief, of: Ints, probes: int) -> int:
-    if graph.linear:
-        probes = of.size
-    coarse = of if of.size <= probes else of[np.unique(np.linspace(0, of.size - 1, probes // 2).astype(np.int64))]
-    bad = belief.bad_probability(graph, coarse)
-    best = int(np.argmin(np.abs(bad - 0.5)))
-    if coarse.size == of.size:
-        return int(coarse[best])
-    # In topological order the probability grows nearly everywhere: the middle lies beside the best coarse one.
-    low, high = coarse[max(0, best - 1)], coarse[min(coarse.size - 1, best + 1)]
-    near = of[(of >= low) & (of <= high)]
-    fine = near[np.unique(np.linspace(0, near.size - 1, min(near.size, probes // 2)).astype(np.int64))]
-    pool = np.unique(np.append(fine, coarse[best]))
-    return int(pool[np.argmin(np.abs(belief.bad_probability(graph, pool) - 0.5))])
 
 
 def splits(graph: Graph, members: Ints, commits: Ints) -> Bools:
@@ -166,9 +152,11 @@ def splits(graph: Graph, members: Ints, commits: Ints) -> Bools:
 
 def splitting(graph: Graph, evidence: Evidence, members: Ints) -> int | None:
     """Return the testable commit anywhere that splits these commits most evenly, or None."""
-    if not 2 <= members.size <= 512:
+    if members.size < 2:
         return None
-    inside = graph.descendants(members).sum(axis=0)
+    mass = np.zeros(len(graph))
+    mass[members] = 1.0
+    inside = np.rint(graph.masses_below(mass)).astype(np.int64)
     even = np.minimum(inside, members.size - inside)
     even[~testable(graph, evidence)] = 0
     best = int(np.argmax(even))
