@@ -89,7 +89,7 @@ def one(plan: Plan, number: int) -> Trial:
     return _hunts(plan)(number, time.perf_counter)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def _hunts(plan: Plan) -> Hunts:
     # A history of thousands of commits is made once a process, not once a trial.
     return Hunts(plan.world, plan.options, seed=plan.seed, strategy=plan.strategy)

@@ -73,7 +73,7 @@ class Hunts:
         self, world: World, options: Options | None = None, *, seed: int = 1, strategy: str = "belief"
     ) -> None:
         """Raises ValueError for an unknown strategy or a world that makes no sense."""
-        if strategy not in STRATEGIES:
+        if strategy != "belief" and strategy not in RIVALS:
             raise ValueError(f"strategy must be one of {', '.join(STRATEGIES)}, got {strategy!r}")
         options = options or Options()
         self._world, self._seed, self._strategy = world, seed, strategy
