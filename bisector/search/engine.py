@@ -291,11 +291,14 @@ def _ended(now: Situation) -> Finding | None:
     if _spent(now.evidence, now.options):
         chosen = credible(now.belief, now.options.confidence)
         return _set(now, chosen, say.spent(now.evidence, now.options, f"{len(chosen)} commits remain possible"))
+    boots = now.evidence.boots
+    searched = sum(boot.purpose is Purpose.SEARCH for boot in boots)
+    if searched < STALL_BOOTS:
+        return None
     middle = between_levels(now.graph, now.readings, now.belief)
     # Without commits in the middle a search may just be short of precision: it gets twice the time.
     window = STALL_BOOTS if len(middle) >= 2 else 2 * STALL_BOOTS
-    boots = now.evidence.boots
-    if sum(boot.purpose is Purpose.SEARCH for boot in boots) < window:
+    if searched < window:
         return None
     earlier = replace(now.evidence, boots=boots[:-window])
     before = believe(now.graph, earlier, read(earlier.boots, now.options, now.graph.good)).entropy_bits

@@ -1,6 +1,7 @@
 import subprocess
 import sys
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -182,3 +183,20 @@ def test_decisions_at_16000_commits_with_merges_are_no_hang(big):
     graph, evidence = big
     assert best_of(3, lambda: propose(graph, evidence, COSTS, Options())) <= 2.0
     assert best_of(2, lambda: Graph.from_parents(graph.parents)) <= 2.0
+
+
+def test_a_decision_at_200000_commits_takes_memory_for_the_commits_and_not_for_their_square():
+    graph = history(World(commits=200_000, merges=0.08), np.random.default_rng(1))
+    levels = {0: 1000.0, 199_999: 950.0, 60_000: 1000.0, 150_000: 950.0}
+    shown = [boots(commit, level) for _ in range(3) for commit, level in levels.items()]
+    evidence = Evidence(boots=sum(shown, ()), built=frozenset(levels))
+    tracemalloc.start()
+    step = propose(graph, evidence, COSTS, Options())
+    ranked = rank_builds(graph, evidence, COSTS, Options(), 3)
+    report = assess(graph, evidence, Options())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert graph.mass_below([step.commit], np.array(report.probability))[0] == pytest.approx(0.5, abs=0.01)
+    assert ranked[0] == step.commit
+    # Every commit against every other takes 5 GB in bits.
+    assert peak < 100e6
