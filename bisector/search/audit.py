@@ -21,6 +21,8 @@ CONFIRM_ODDS = float(np.log(19))
 REFUTE_ODDS = float(np.log(99))
 FEWEST_PAIRS = 2
 MOST_PAIRS = 12
+# Several machines make as many pairs at once as pass the bound with this many deviations to spare.
+SPARE_SD = 1.0
 # The jump under test, as shares of the ends' difference, and what each is worth beforehand: the whole of it in the
 # usual case, a part of it where two commits share the blame.
 SHARES = np.array([1.0, 0.75, 0.5, 0.3])
@@ -40,21 +42,19 @@ class AuditVerdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """The pairs so far: `jump` and its error in percent (log scale), `log_odds` of a jump against none."""
+    """The pairs so far: `jump` and its error in percent (log scale), `log_odds` of a jump against none.
+
+    Each of the complete `pairs` was made on one machine; `boots` counts those without a partner too.
+    """
 
     accused: int
     parent: int
-    accused_boots: int
-    parent_boots: int
+    boots: int
+    pairs: int
     jump: float
     se: float
     log_odds: float
     verdict: AuditVerdict
-
-    @property
-    def pairs(self) -> int:
-        """Complete pairs."""
-        return min(self.accused_boots, self.parent_boots)
 
 
 def parent_of(graph: Graph, evidence: Evidence, belief: Belief, accused: int) -> int | None:
@@ -74,14 +74,14 @@ def parent_of(graph: Graph, evidence: Evidence, belief: Belief, accused: int) ->
 
 
 def audited_pair(graph: Graph, evidence: Evidence, accused: int) -> int | None:
-    """Return the parent of the audit of `accused` that the boots show to be under way, or None."""
+    """Return the parent of the audit of `accused` that is under way on some machine, or None."""
     opponents = set(graph.parents[accused]) or {graph.good}
-    boots = [boot.commit for boot in evidence.boots if boot.purpose is Purpose.AUDIT]
-    if not boots or boots[-1] not in opponents | {accused}:
-        return None
-    recent = [commit for commit in boots if commit in opponents]
+    looks = [(boot.machine, boot.commit) for boot in evidence.boots if boot.purpose is Purpose.AUDIT]
+    looks += [(look.machine, look.commit) for look in evidence.pending if look.purpose is Purpose.AUDIT]
+    recent = [commit for _, commit in looks if commit in opponents]
+    latest = dict(looks).values()
     # The pair is known by its parent; audits begin with the parent, so one boot is enough.
-    return recent[-1] if recent and boots[-1] in (recent[-1], accused) else None
+    return recent[-1] if recent and {recent[-1], accused} & set(latest) else None
 
 
 def judge(evidence: Evidence, readings: Readings, belief: Belief, accused: int, parent: int) -> Audit:
@@ -91,15 +91,17 @@ def judge(evidence: Evidence, readings: Readings, belief: Belief, accused: int, 
     between the two kernels, each pair with a flat part that caps its evidence. After four pairs the deviation is
     mostly the one seen between pairs, which holds for boots with two modes as well (there the model's own is wrong).
     """
-    mine, theirs = _fresh(evidence, accused, parent)
-    pairs = min(len(mine), len(theirs))
+    fresh = _fresh(evidence, accused, parent)
+    made = [pair for mine, theirs in fresh.values() for pair in zip(mine, theirs, strict=False)]
+    mine, theirs = [pair[0] for pair in made], [pair[1] for pair in made]
+    boots, pairs = sum(len(mine) + len(theirs) for mine, theirs in fresh.values()), len(made)
     each = belief.boot_variance + readings.run_variance(readings.runs)
-    jumps = readings.y[mine[:pairs]] - readings.y[theirs[:pairs]]
+    jumps = readings.y[mine] - readings.y[theirs]
     open_audit = Audit(
         accused=accused,
         parent=parent,
-        accused_boots=len(mine),
-        parent_boots=len(theirs),
+        boots=boots,
+        pairs=pairs,
         jump=0.0,
         se=0.0,
         log_odds=0.0,
@@ -107,7 +109,7 @@ def judge(evidence: Evidence, readings: Readings, belief: Belief, accused: int, 
     )
     if pairs == 0:
         return open_audit
-    model = each[mine[:pairs]] + each[theirs[:pairs]]
+    model = each[mine] + each[theirs]
     if pairs >= 4:
         freedom = pairs - 1
         model = (4 * model + freedom * float(np.var(jumps, ddof=1))) / (4 + freedom)
@@ -118,8 +120,8 @@ def judge(evidence: Evidence, readings: Readings, belief: Belief, accused: int, 
     return Audit(
         accused=accused,
         parent=parent,
-        accused_boots=len(mine),
-        parent_boots=len(theirs),
+        boots=boots,
+        pairs=pairs,
         jump=jump,
         se=float(np.sqrt(model.mean() / pairs)),
         log_odds=log_odds,
@@ -127,20 +129,20 @@ def judge(evidence: Evidence, readings: Readings, belief: Belief, accused: int, 
     )
 
 
-def _fresh(evidence: Evidence, accused: int, parent: int) -> tuple[list[int], list[int]]:
-    """Places of the boots of this audit: an audit of another pair in between would make older ones stale."""
-    mine: list[int] = []
-    theirs: list[int] = []
+def _fresh(evidence: Evidence, accused: int, parent: int) -> dict[int, tuple[list[int], list[int]]]:
+    """Each machine's places of the boots of this audit, of the accused and of its parent.
+
+    A machine that has audited another pair in between begins anew: its older boots are not fresh any more.
+    """
+    fresh: dict[int, tuple[list[int], list[int]]] = {}
     for place, boot in enumerate(evidence.boots):
         if boot.purpose is not Purpose.AUDIT:
             continue
         if boot.commit not in (accused, parent):
-            mine, theirs = [], []
-        elif boot.commit == accused:
-            mine.append(place)
+            fresh.pop(boot.machine, None)
         else:
-            theirs.append(place)
-    return mine, theirs
+            fresh.setdefault(boot.machine, ([], []))[boot.commit != accused].append(place)
+    return fresh
 
 
 def _log_odds(jumps: Floats, variance: Floats, belief: Belief) -> float:
@@ -166,11 +168,37 @@ def _verdict(pairs: int, log_odds: float, *, towards_bad: bool) -> AuditVerdict:
     return AuditVerdict.UNDECIDED if pairs >= MOST_PAIRS else AuditVerdict.OPEN
 
 
-def next_side(audit: Audit) -> int:
-    """Return the commit to boot next: parent, accused, accused, parent."""
-    if audit.accused_boots != audit.parent_boots:
-        return audit.accused if audit.accused_boots < audit.parent_boots else audit.parent
-    return audit.parent if audit.pairs % 2 == 0 else audit.accused
+def next_side(evidence: Evidence, audit: Audit, machine: int) -> int:
+    """Return the commit to boot next on a machine: parent, accused, accused, parent."""
+    mine, theirs = _fresh(evidence, audit.accused, audit.parent).get(machine, ([], []))
+    if len(mine) != len(theirs):
+        return audit.accused if len(mine) < len(theirs) else audit.parent
+    return audit.parent if len(mine) % 2 == 0 else audit.accused
+
+
+def covered(evidence: Evidence, readings: Readings, belief: Belief, audit: Audit, machine: int, runs: int) -> bool:
+    """Return whether the pairs that other machines are at should settle the audit, so that this one is not needed.
+
+    A pair is worth N(m, 2 m) nats, m = delta^2 / (4 v_r): enough are those that pass the bound one deviation below
+    their mean. A machine that has begun a pair ends it.
+    """
+    fresh = _fresh(evidence, audit.accused, audit.parent)
+    mine, theirs = fresh.get(machine, ([], []))
+    if len(mine) != len(theirs):
+        return False
+    under_way = {
+        look.machine
+        for look in evidence.pending
+        if look.purpose is Purpose.AUDIT and look.commit in (audit.accused, audit.parent)
+    }
+    if not under_way:
+        return False
+    variance = belief.boot_variance + float(readings.run_variance(runs))
+    worth = max(1e-3, min(CONFIRM_ODDS, belief.delta**2 / (4 * variance)))
+    missing = CONFIRM_ODDS - min(audit.log_odds, CONFIRM_ODDS)
+    root = (SPARE_SD * np.sqrt(2) + np.sqrt(2 * SPARE_SD**2 + 4 * missing)) / 2
+    wanted = max(FEWEST_PAIRS - audit.pairs, float(root) ** 2 / worth)
+    return len(under_way) >= min(wanted, MOST_PAIRS - audit.pairs)
 
 
 def next_runs(readings: Readings, belief: Belief, costs: Costs) -> int:

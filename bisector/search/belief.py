@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bisector.search.classes import EXCLUDED, Frame, frame_of
 from bisector.search.drift import Trend, fit_trend
 from bisector.search.graph import Graph
-from bisector.search.noise import Readings, boot_sd_prior, huber_mean, shrunk_boot_variance
+from bisector.search.noise import Readings, boot_sd_prior, cells, huber_mean, shrunk_boot_variance
 from bisector.search.types import Evidence
 
 Bools = NDArray[np.bool_]
@@ -72,8 +72,15 @@ class Belief:
 
     @property
     def delta(self) -> float:
-        """The difference of the ends, averaged over machines; 0 before both ends were measured."""
-        return float(np.mean([levels.delta for levels in self.levels.values()])) if self.levels else 0.0
+        """The difference of the ends, averaged over machines; 0 before both ends were measured.
+
+        A machine weighs by the precision of its own: one that has booted each end once knows little.
+        """
+        if not self.levels:
+            return 0.0
+        weight = np.array([1 / (of.good_sd**2 + of.bad_sd**2 + 1e-12) for of in self.levels.values()])
+        weight /= weight.sum()
+        return float(weight @ np.array([of.delta for of in self.levels.values()]))
 
     @property
     def entropy_bits(self) -> float:
@@ -179,7 +186,7 @@ def _boot_sds(readings: Readings) -> Floats:
     """The grid for s_b: the whole one, without what the boots' own scatter makes plainly impossible."""
     grid: Floats = BOOT_SD_GRID * boot_sd_prior(readings.run_sd)
     seen = np.sqrt(shrunk_boot_variance(readings, np.ones(readings.y.size, dtype=np.bool_)))
-    if readings.y.size - np.unique(readings.commit).size < 4:
+    if readings.y.size - np.unique(cells(readings)).size < 4:
         return grid
     # The prior's weight keeps `seen` within a factor of the truth that these bounds leave room for.
     inside = (grid > seen / 8) & (grid < seen * 6)

@@ -14,8 +14,9 @@ from bisector.search.belief import Belief, believe
 from bisector.search.gate import Gate, GateVerdict
 from bisector.search.graph import Graph
 from bisector.search.noise import Readings, read
+from bisector.search.pending import gate_covered
 from bisector.search.plan import next_look, splits, splitting, testable
-from bisector.search.types import Costs, Evidence, Finding, Look, Options
+from bisector.search.types import Costs, Evidence, Finding, Look, Options, Wait
 from bisector.search.verdict import between_levels, level_against_good
 
 # A boot of known side at least this often, so that a drift of the lab is seen; source: invented labs at 1 %/h.
@@ -25,6 +26,8 @@ SETTLED = 0.02
 # as fresh pairs. It goes on while the accused keeps the smaller one, so that one odd boot does not stop it.
 ACCUSED = 0.95
 STILL_ACCUSED = 0.9
+# Bits that a look must be expected to tell beyond those under way elsewhere; else the machine waits for them.
+WORTH_A_LOOK = 0.01
 # The stall rule: this many boots that lower the entropy by less than half a bit.
 STALL_BOOTS = 40
 STALL_BITS = 0.5
@@ -32,7 +35,7 @@ STALL_BITS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Situation:
-    """Everything that is worked out from the evidence before a step is chosen."""
+    """Everything that is worked out from the evidence before a step is chosen; `machine` is the one that asks."""
 
     graph: Graph
     evidence: Evidence
@@ -41,6 +44,7 @@ class Situation:
     gate: Gate
     belief: Belief
     searching: bool
+    machine: int = 0
 
 
 def situation(graph: Graph, evidence: Evidence, options: Options) -> Situation:
@@ -62,21 +66,31 @@ def situation(graph: Graph, evidence: Evidence, options: Options) -> Situation:
 
 
 def propose(graph: Graph, evidence: Evidence, costs: Costs, options: Options) -> Look | Finding:
-    """Return the next boot to make, or how the hunt ends. A deterministic function of its arguments.
+    """Return the next boot to make, or how the hunt ends, for a lab of one machine. A deterministic function.
 
-    Raises ValueError for evidence that does not fit the graph.
+    Raises ValueError for evidence that does not fit the graph or that has pending looks: those need `assign`.
     """
-    return decide(situation(graph, evidence, options), costs)
+    step = decide(situation(graph, evidence, options), costs)
+    if isinstance(step, Wait):
+        raise ValueError("looks are pending: with several machines ask `assign`")
+    return step
 
 
-def decide(now: Situation, costs: Costs) -> Look | Finding:
-    """Return the next step in this situation."""
+def decide(now: Situation, costs: Costs) -> Look | Wait | Finding:
+    """Return the next step of one machine in this situation."""
     dead_end = _dead_end(now)
     if dead_end is not None:
         return dead_end
     if not now.searching:
         return _gate_step(now, costs)
-    return _answer(now, costs) or _ended(now) or _reference(now, costs) or _search_step(now, costs)
+    return (
+        _answer(now, costs)
+        or _ended(now)
+        or _booked_out(now)
+        or _own_ends(now, costs)
+        or _reference(now, costs)
+        or _search_step(now, costs)
+    )
 
 
 def _check(graph: Graph, evidence: Evidence) -> None:
@@ -112,11 +126,25 @@ def _dead_end(now: Situation) -> Finding | None:
     return None
 
 
-def _gate_step(now: Situation, costs: Costs) -> Look | Finding:
+def _booked_out(now: Situation) -> Wait | None:
+    """The boots under way are the last of the budget: whether they are enough is seen when they end."""
+    pending = len(now.evidence.pending)
+    if pending and len(now.evidence.boots) + pending >= now.options.max_boots:
+        return Wait(reason=say.BOOKED_OUT)
+    return None
+
+
+def _gate_step(now: Situation, costs: Costs) -> Look | Wait | Finding:
     gate, ends = now.gate, (now.graph.good, now.graph.bad)
     runs = gates.next_runs(gate, now.readings, now.options, costs)
     if gate.verdict is GateVerdict.OPEN:
-        end = gates.next_end(gate, now.evidence, ends)
+        booked_out = _booked_out(now)
+        if booked_out is not None:
+            return booked_out
+        left = float(gates.pairs_left(gate, now.readings, now.options, np.array(runs))) if gate.pairs else np.inf
+        if gate_covered(now.evidence, ends, now.machine, pairs_left=left):
+            return Wait(reason=say.GATE_COVERED)
+        end = gates.next_end(now.evidence, ends, now.machine)
         reason = say.gate_look(gate, now.readings, end_name="good" if end == ends[0] else "bad")
         return Look(commit=end, runs=runs, purpose=Purpose.GATE, reason=reason)
     needed = gates.boots_needed(gate, now.readings, now.options, runs)
@@ -129,6 +157,17 @@ def _probability_of_none(gate: Gate) -> float:
     return {GateVerdict.TOO_SMALL: 0.99, GateVerdict.SWAPPED: 0.9999}.get(gate.verdict, 0.5)
 
 
+def _own_ends(now: Situation, costs: Costs) -> Look | None:
+    """A machine that comes late: its levels are its own, so it boots both ends before its boots can tell anything."""
+    seen = {boot.commit for boot in now.evidence.boots if boot.machine == now.machine}
+    missing = {now.graph.good, now.graph.bad} - seen
+    if not missing or missing & now.evidence.skipped:
+        return None
+    end = gates.next_end(now.evidence, (now.graph.good, now.graph.bad), now.machine)
+    runs = audits.next_runs(now.readings, now.belief, costs)
+    return Look(commit=end, runs=runs, purpose=Purpose.GATE, reason=say.OWN_LEVELS)
+
+
 def _answer(now: Situation, costs: Costs) -> Look | Finding | None:
     """Return the finding, or the next boot of the audit that stands before it; None while the search goes on."""
     belief = now.belief
@@ -137,7 +176,7 @@ def _answer(now: Situation, costs: Costs) -> Look | Finding | None:
     if members.size == 1:
         accused = int(members[0])
         standing = audit_of(now, accused)
-        open_audit = standing is not None and standing.accused_boots + standing.parent_boots > 0
+        open_audit = standing is not None and standing.boots > 0
         begin = min(ACCUSED, now.options.confidence) if now.options.audit else now.options.confidence
         if mass >= begin or (open_audit and mass >= STILL_ACCUSED):
             return _accuse(now, costs, accused, mass, standing)
@@ -147,7 +186,7 @@ def _answer(now: Situation, costs: Costs) -> Look | Finding | None:
     return _name_set(now, costs, [int(one) for one in members])
 
 
-def _name_set(now: Situation, costs: Costs, members: list[int]) -> Look | Finding:
+def _name_set(now: Situation, costs: Costs, members: list[int]) -> Look | Finding | None:
     """Return the set, once fresh pairs of the kernels on its two sides show the change between them.
 
     Without them two boots of one kernel in a bad minute of the lab could settle a wrong set for good.
@@ -160,13 +199,12 @@ def _name_set(now: Situation, costs: Costs, members: list[int]) -> Look | Findin
     if audit.verdict is AuditVerdict.CONFIRMED:
         return _set(now, members, reason)
     if audit.verdict is AuditVerdict.OPEN:
-        look = audits.next_side(audit)
-        return Look(
-            commit=look,
-            runs=audits.next_runs(now.readings, now.belief, costs),
-            purpose=Purpose.AUDIT,
-            reason=say.set_look(audit, len(members), after_next=look == audit.accused),
-        )
+        runs = audits.next_runs(now.readings, now.belief, costs)
+        if audits.covered(now.evidence, now.readings, now.belief, audit, now.machine, runs):
+            return None
+        look = audits.next_side(now.evidence, audit, now.machine)
+        reason = say.set_look(audit, len(members), after_next=look == audit.accused)
+        return Look(commit=look, runs=runs, purpose=Purpose.AUDIT, reason=reason)
     around = {*members, *_range_around(now, sides[0])}
     return _set(now, sorted(around), say.set_refuted(now.readings, _ends(now)[0], audit))
 
@@ -234,12 +272,12 @@ def _accuse(now: Situation, costs: Costs, accused: int, mass: float, audit: Audi
     if audit.verdict is AuditVerdict.CONFIRMED:
         # The fresh pairs speak for it and the whole does not yet: more of the whole.
         return None
-    return Look(
-        commit=audits.next_side(audit),
-        runs=audits.next_runs(now.readings, now.belief, costs),
-        purpose=Purpose.AUDIT,
-        reason=say.audit_look(audit, mass, accused_next=audits.next_side(audit) == accused),
-    )
+    runs = audits.next_runs(now.readings, now.belief, costs)
+    if audits.covered(now.evidence, now.readings, now.belief, audit, now.machine, runs):
+        return None
+    look = audits.next_side(now.evidence, audit, now.machine)
+    reason = say.audit_look(audit, mass, accused_next=look == accused)
+    return Look(commit=look, runs=runs, purpose=Purpose.AUDIT, reason=reason)
 
 
 def _ends(now: Situation) -> tuple[float, float]:
@@ -318,15 +356,16 @@ def credible(belief: Belief, confidence: float) -> list[int]:
 
 
 def _reference(now: Situation, costs: Costs) -> Look | None:
-    """A boot of an end when none of known side was made for 45 minutes: what a drift of the lab is seen by."""
+    """A boot of an end when this machine made none of known side for 45 minutes: a drift is seen by it."""
     side = dict(zip(now.belief.looked, now.belief.looked_bad, strict=True))
-    known = [boot.at_s for boot in now.evidence.boots if min(side[boot.commit], 1 - side[boot.commit]) <= SETTLED]
+    own = [boot for boot in now.evidence.boots if boot.machine == now.machine]
+    known = [boot.at_s for boot in own if min(side[boot.commit], 1 - side[boot.commit]) <= SETTLED]
     if known and now.evidence.now_s - max(known) < REFERENCE_EVERY_S:
         return None
     ends = [end for end in (now.graph.good, now.graph.bad) if end not in now.evidence.skipped]
     if not ends:
         return None
-    last = {end: max((b.at_s for b in now.evidence.boots if b.commit == end), default=0.0) for end in ends}
+    last = {end: max((b.at_s for b in own if b.commit == end), default=0.0) for end in ends}
     end = min(ends, key=lambda one: (last[one], one))
     runs = audits.next_runs(now.readings, now.belief, costs)
     return Look(
@@ -337,8 +376,10 @@ def _reference(now: Situation, costs: Costs) -> Look | None:
     )
 
 
-def _search_step(now: Situation, costs: Costs) -> Look | Finding:
+def _search_step(now: Situation, costs: Costs) -> Look | Wait | Finding:
     proposal = next_look(now.graph, now.evidence, now.readings, now.belief, costs)
+    if now.evidence.pending and (proposal is None or proposal.bits < WORTH_A_LOOK):
+        return Wait(reason=say.NOTHING_BESIDE)
     if proposal is None:
         return _set(now, credible(now.belief, now.options.confidence), say.NOTHING_LEFT)
     return Look(commit=proposal.commit, runs=proposal.runs, purpose=Purpose.SEARCH, reason=say.search_look(proposal))

@@ -11,6 +11,7 @@ from bisector.search.plan import RUNS
 from bisector.search.types import Costs, Evidence, Options
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 # The ends differ when their difference is 4 standard errors: what keeps 40 repeated looks at no difference honest.
 CLEAR_T = 4.0
@@ -39,11 +40,13 @@ class GateVerdict(Enum):
 class Gate:
     """What the boots of both ends say: `delta` > 0 when the bad end is worse, `se` its standard error, in percent.
 
-    `boot_sd` is shrunk to the prior, so that three boots cannot pretend to know it.
+    `pairs` are complete ones, each on one machine. `boot_sd` is shrunk to the prior, so that three boots cannot
+    pretend to know it.
     """
 
     good_boots: int
     bad_boots: int
+    pairs: int
     delta: float
     se: float
     boot_sd: float
@@ -57,7 +60,7 @@ class Gate:
     @property
     def detectable(self) -> float | None:
         """The smallest difference these boots could show (4 standard errors); None before both ends were booted."""
-        return CLEAR_T * self.se if self.good_boots and self.bad_boots else None
+        return CLEAR_T * self.se if self.pairs else None
 
 
 def smallest_effect(options: Options) -> float:
@@ -66,27 +69,40 @@ def smallest_effect(options: Options) -> float:
 
 
 def judge(readings: Readings, ends: tuple[int, int], options: Options, *, spent: bool) -> Gate:
-    """Return what the ends' boots say; `ends` are (good, bad), `spent` is True when there is no budget for more."""
-    good, bad = ends
-    at_good, at_bad = readings.commit == good, readings.commit == bad
-    counts = int(at_good.sum()), int(at_bad.sum())
+    """Return what the ends' boots say; `ends` are (good, bad), `spent` is True when there is no budget for more.
+
+    Every machine has levels of its own, so ends are compared within a machine; the differences of several machines
+    are pooled by their precision, and their pairs add up.
+    """
+    at_good, at_bad = (readings.commit == end for end in ends)
     boot_variance = shrunk_boot_variance(readings, at_good | at_bad)
-    if min(counts) == 0:
-        verdict = GateVerdict.UNSEEN if spent else GateVerdict.OPEN
-        return _gate(counts, 0.0, 0.0, boot_variance, verdict)
     variance = boot_variance + readings.run_variance(readings.runs)
-    good_level, good_error = _centre(readings.y[at_good], variance[at_good])
-    bad_level, bad_error = _centre(readings.y[at_bad], variance[at_bad])
-    delta, se = bad_level - good_level, float(np.sqrt(good_error + bad_error))
-    over = spent or min(counts) >= options.max_gate_pairs
-    verdict = _verdict(delta, se, min(counts), smallest_effect(options), spent=over)
+    counts, differences, errors = np.zeros(3, dtype=np.int64), [], []
+    for machine in np.unique(readings.machine):
+        good, bad = (at & (readings.machine == machine) for at in (at_good, at_bad))
+        pair = int(good.sum()), int(bad.sum())
+        counts += (*pair, min(pair))
+        if min(pair) == 0:
+            continue
+        good_level, good_error = _centre(readings.y[good], variance[good])
+        bad_level, bad_error = _centre(readings.y[bad], variance[bad])
+        differences.append(bad_level - good_level)
+        errors.append(good_error + bad_error)
+    if not differences:
+        return _gate(counts, 0.0, 0.0, boot_variance, GateVerdict.UNSEEN if spent else GateVerdict.OPEN)
+    precision = 1 / np.array(errors)
+    delta = float(precision / precision.sum() @ np.array(differences))
+    se, pairs = float(np.sqrt(1 / precision.sum())), int(counts[2])
+    over = spent or pairs >= options.max_gate_pairs
+    verdict = _verdict(delta, se, pairs, smallest_effect(options), spent=over)
     return _gate(counts, delta, se, boot_variance, verdict)
 
 
-def _gate(counts: tuple[int, int], delta: float, se: float, boot_variance: float, verdict: GateVerdict) -> Gate:
+def _gate(counts: Ints, delta: float, se: float, boot_variance: float, verdict: GateVerdict) -> Gate:
     return Gate(
-        good_boots=counts[0],
-        bad_boots=counts[1],
+        good_boots=int(counts[0]),
+        bad_boots=int(counts[1]),
+        pairs=int(counts[2]),
         delta=delta,
         se=se,
         boot_sd=float(np.sqrt(boot_variance)),
@@ -122,15 +138,23 @@ def _verdict(delta: float, se: float, pairs: int, smallest: float, *, spent: boo
     return GateVerdict.OPEN
 
 
-def next_end(gate: Gate, evidence: Evidence, ends: tuple[int, int]) -> int:
-    """Return the end to boot next: A B B A, beginning with the one that is ready (an image in hand saves a wait)."""
+def next_end(evidence: Evidence, ends: tuple[int, int], machine: int) -> int:
+    """Return the end to boot next on a machine: A B B A.
+
+    It begins with the end that fewer other machines are at, then with the one that is ready: an image in hand saves
+    a wait.
+    """
     good, bad = ends
-    booted = [boot.commit for boot in evidence.boots if boot.commit in ends]
-    first = booted[0] if booted else (bad if bad in evidence.built and good not in evidence.built else good)
+    booted = [boot.commit for boot in evidence.boots if boot.commit in ends and boot.machine == machine]
+    of_good, of_bad = booted.count(good), booted.count(bad)
+    if of_good != of_bad:
+        return good if of_good < of_bad else bad
+    elsewhere = [look.commit for look in evidence.pending]
+    crowded = elsewhere.count(good) - elsewhere.count(bad)
+    ready_bad = bad in evidence.built and good not in evidence.built
+    first = booted[0] if booted else bad if crowded > 0 or (crowded == 0 and ready_bad) else good
     second = bad if first == good else good
-    if gate.good_boots != gate.bad_boots:
-        return good if gate.good_boots < gate.bad_boots else bad
-    return first if gate.good_boots % 2 == 0 else second
+    return first if of_good % 2 == 0 else second
 
 
 def next_runs(gate: Gate, readings: Readings, options: Options, costs: Costs) -> int:
@@ -139,16 +163,20 @@ def next_runs(gate: Gate, readings: Readings, options: Options, costs: Costs) ->
     Pairs needed for 4 standard errors: 16 * 2 v_r / delta^2, v_r = s_b^2 + k s_r^2 / r, and never fewer than three;
     the difference taken is the one seen less one standard error, or the smallest of interest.
     """
-    pairs = min(gate.good_boots, gate.bad_boots)
-    if pairs == 0:
+    if gate.pairs == 0:
         return FIRST_RUNS
     runs = np.array(RUNS)
+    cost = pairs_left(gate, readings, options, runs) * 2 * (costs.boot_s + runs * costs.run_s)
+    return int(runs[int(np.argmin(np.round(cost, 6)))])
+
+
+def pairs_left(gate: Gate, readings: Readings, options: Options, runs: Ints) -> Floats:
+    """Return how many more pairs of boots with so many runs it should take to pass."""
     expected = max(abs(gate.delta) - gate.se, smallest_effect(options))
     variance = gate.boot_sd**2 + readings.run_variance(runs)
-    needed = CLEAR_T**2 * 2 * variance / expected**2 - pairs
-    left = np.maximum(needed, max(1, FIRST_PAIRS - pairs))
-    cost = left * 2 * (costs.boot_s + runs * costs.run_s)
-    return int(runs[int(np.argmin(np.round(cost, 6)))])
+    needed = CLEAR_T**2 * 2 * variance / expected**2 - gate.pairs
+    left: Floats = np.maximum(needed, max(1, FIRST_PAIRS - gate.pairs))
+    return left
 
 
 def boots_needed(gate: Gate, readings: Readings, options: Options, runs: int) -> int:

@@ -137,15 +137,23 @@ def boot_sd_prior(run_sd: float) -> float:
     return max(0.8, run_sd / 4)
 
 
+def cells(readings: Readings) -> Ints:
+    """Return for each boot a number that is the same for the boots of one commit on one machine."""
+    machine = np.unique(readings.machine, return_inverse=True)[1]
+    number: Ints = readings.commit * (int(machine.max(initial=0)) + 1) + machine
+    return number
+
+
 def shrunk_boot_variance(readings: Readings, select: NDArray[np.bool_]) -> float:
-    """Return s_b^2 from these boots around their commits' means, shrunk to the prior with the weight of 4 boots.
+    """Return s_b^2 from these boots around each commit's mean on its machine, shrunk to a prior worth 4 boots.
 
     Source: s_b^2 = (4 * 0.8^2 + df * excess) / (4 + df), excess = variance between boots - k s_r^2 / r.
     """
-    commits, y = np.unique(readings.commit[select], return_inverse=True)[1], readings.y[select]
-    counts = np.bincount(commits)
-    means = np.bincount(commits, weights=y) / counts
-    square, freedom = float(((y - means[commits]) ** 2).sum()), int(y.size - counts.size)
+    cell, y = cells(readings)[select], readings.y[select]
+    cell = np.unique(cell, return_inverse=True)[1]
+    counts = np.bincount(cell)
+    means = np.bincount(cell, weights=y) / counts
+    square, freedom = float(((y - means[cell]) ** 2).sum()), int(y.size - counts.size)
     prior = boot_sd_prior(readings.run_sd) ** 2
     if freedom <= 0:
         return prior

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from bisector.search.belief import Belief
 from bisector.search.graph import Graph
 from bisector.search.noise import Readings
+from bisector.search.pending import foresee, fractions
 from bisector.search.types import Costs, Evidence
 
 Bools = NDArray[np.bool_]
@@ -87,13 +88,51 @@ def information(q: Floats, d: Floats) -> Floats:
     return value
 
 
+def expected_information(q: Floats, chance: Floats, d: Floats) -> Floats:
+    """Return shape (commits, ways): the bits a look tells on average over what may be known before it.
+
+    `q` (commits, outcomes) are probabilities that come true with `chance`; `d` (commits, ways) the deviations apart.
+    Interpolation in the table is linear in each row's weight, so all outcomes together cost what one does.
+    """
+    if chance.size == 1:
+        return information(q, d)
+    q_axis, d_axis, table = _table()
+    last = q_axis.size - 1
+    place = np.clip(q, 0, 1) * last
+    row = np.minimum(place.astype(np.int64), last - 1)
+    up, of = (place - row) * chance, np.arange(len(q))[:, None] * q_axis.size
+    weight = np.bincount((of + row).ravel(), (chance - up).ravel(), len(q) * q_axis.size)
+    weight += np.bincount((of + row + 1).ravel(), up.ravel(), len(q) * q_axis.size)
+    by_d = weight.reshape(len(q), -1) @ table
+    d = np.clip(d, 0, d_axis[-1])
+    column = np.clip(np.searchsorted(d_axis, d, side="right") - 1, 0, d_axis.size - 2)
+    right = (d - d_axis[column]) / (d_axis[column + 1] - d_axis[column])
+    each = np.arange(len(q))[:, None]
+    expected: Floats = by_d[each, column] * (1 - right) + by_d[each, column + 1] * right
+    return expected
+
+
 def next_look(graph: Graph, evidence: Evidence, readings: Readings, belief: Belief, costs: Costs) -> Proposal | None:
-    """Return the best look, or None when no testable commit can tell anything."""
+    """Return the best look given what the pending ones will tell, or None when no testable commit can tell anything."""
     commits = candidates(graph, evidence, belief)
+    shifts = pending_shifts(evidence, readings, belief)
+    futures = foresee(graph, belief, shifts)
+    if not futures.certain:
+        beside = fractions(graph, belief, futures, testable(graph, evidence))
+        commits = np.union1d(commits, np.array(beside, dtype=np.int64))
     if commits.size == 0:
         return None
-    bad = belief.bad_probability(graph, commits)
-    return _best(commits, bad, evidence, readings, belief, costs)
+    after = futures.bad_probability(graph, belief, commits)
+    return _best(commits, (after, futures.chance), evidence, readings, belief, costs)
+
+
+def pending_shifts(evidence: Evidence, readings: Readings, belief: Belief) -> dict[int, float]:
+    """Return for each commit with a pending look how many deviations apart its sides will be by it."""
+    commits = np.array(sorted({look.commit for look in evidence.pending}), dtype=np.int64)
+    known = _precisions(commits, readings, belief)
+    more = _pending_precisions(commits, evidence, readings, belief)
+    apart = _useful_precision(known + more, belief) - _useful_precision(known, belief)
+    return {int(commit): abs(belief.delta) * float(np.sqrt(one)) for commit, one in zip(commits, apart, strict=True)}
 
 
 def candidates(graph: Graph, evidence: Evidence, belief: Belief) -> Ints:
@@ -164,16 +203,22 @@ def splitting(graph: Graph, evidence: Evidence, members: Ints) -> int | None:
 
 
 def _best(
-    commits: Ints, bad: Floats, evidence: Evidence, readings: Readings, belief: Belief, costs: Costs
+    commits: Ints,
+    futures: tuple[Floats, Floats],
+    evidence: Evidence,
+    readings: Readings,
+    belief: Belief,
+    costs: Costs,
 ) -> Proposal | None:
-    ready = evidence.built | {boot.commit for boot in evidence.boots}
-    wait = np.array([0.0 if int(commit) in ready else costs.build_s for commit in commits])
-    known = _precisions(commits, readings, belief)
+    after_pending, chance = futures
+    wait = _waits(commits, evidence, costs)
+    known = _precisions(commits, readings, belief) + _pending_precisions(commits, evidence, readings, belief)
     runs, boots = (grid.ravel() for grid in np.meshgrid(RUNS, BOOTS, indexing="ij"))
     variance = belief.boot_variance + readings.run_variance(runs)
     before = _useful_precision(known, belief)[:, None]
     after = _useful_precision(known[:, None] + boots / variance, belief)
-    bits = information(bad[:, None], np.abs(belief.delta) * np.sqrt(np.maximum(0.0, after - before)))
+    apart = np.abs(belief.delta) * np.sqrt(np.maximum(0.0, after - before))
+    bits = expected_information(after_pending, chance, apart)
     # Where a build costs a hundred boots and more, what is next to nothing would always be the best for its seconds.
     bits[bits < bits.max() / WORTH_A_LOOK] = 0.0
     cost = wait[:, None] + boots * (costs.boot_s + runs * costs.run_s)
@@ -186,11 +231,27 @@ def _best(
         commit=int(commits[commit]),
         runs=int(runs[way]),
         boots=int(boots[way]),
-        bad=float(bad[commit]),
+        bad=float(after_pending[commit] @ chance),
         built=bool(wait[commit] == 0),
         bits=float(bits[commit, way]),
         cost_s=float(cost[commit, way]),
     )
+
+
+def _waits(commits: Ints, evidence: Evidence, costs: Costs) -> Floats:
+    """Seconds until each commit's kernel is there: none if it is built, what is left if it is being made."""
+    ready = evidence.built | {boot.commit for boot in evidence.boots}
+    left = {commit: max(0.0, at_s - evidence.now_s) for commit, at_s in evidence.coming.items()}
+    return np.array([0.0 if int(one) in ready else left.get(int(one), costs.build_s) for one in commits])
+
+
+def _pending_precisions(commits: Ints, evidence: Evidence, readings: Readings, belief: Belief) -> Floats:
+    """The precision that looks under way will add to each commit's."""
+    added: dict[int, float] = {}
+    for look in evidence.pending:
+        variance = belief.boot_variance + float(readings.run_variance(look.runs))
+        added[look.commit] = added.get(look.commit, 0.0) + 1 / variance
+    return np.array([added.get(int(commit), 0.0) for commit in commits])
 
 
 def _precisions(commits: Ints, readings: Readings, belief: Belief) -> Floats:

@@ -14,6 +14,10 @@ CONTRADICTION = (
     "take back a mark, or check the two ends."
 )
 NO_AUDIT = "The commit or its parent cannot be booted, so the last proof of a jump between them is missing."
+BOOKED_OUT = "The boots under way are the last of the budget."
+GATE_COVERED = "The pairs of the two ends that other machines are at should be enough."
+NOTHING_BESIDE = "The looks that other machines are at will tell nearly all that one more could."
+OWN_LEVELS = "this machine's own levels: it has not booted both ends yet"
 NOTHING_LEFT = "No commit that can be tested would tell more."
 
 
@@ -48,10 +52,10 @@ def end_untestable(name: str) -> str:
 def gate_look(gate: Gate, readings: Readings, *, end_name: str) -> str:
     """Return why an end is booted."""
     boots = gate.good_boots + gate.bad_boots
-    if min(gate.good_boots, gate.bad_boots) == 0:
+    if gate.pairs == 0:
         return f"are the two ends different at all? Boot {boots + 1} of at least {2 * FIRST_PAIRS}, the {end_name} end"
     seen = f"the bad end shows {percent(readings.percent(gate.delta))} at {abs(gate.t):.1f} standard errors"
-    if min(gate.good_boots, gate.bad_boots) < FIRST_PAIRS:
+    if gate.pairs < FIRST_PAIRS:
         return f"the {end_name} end, boot {boots + 1} of at least {2 * FIRST_PAIRS} at the ends: {seen} so far"
     return f"the {end_name} end once more: {seen}, {CLEAR_T:.0f} are wanted"
 
@@ -59,7 +63,7 @@ def gate_look(gate: Gate, readings: Readings, *, end_name: str) -> str:
 def not_reproduced(gate: Gate, readings: Readings, options: Options, *, needed: int, runs: int) -> str:
     """Return what the ends showed instead of the effect, and what it would take to see the smallest of interest."""
     boots = gate.good_boots + gate.bad_boots
-    if not boots or min(gate.good_boots, gate.bad_boots) == 0:
+    if gate.pairs == 0:
         return "The budget ended before both ends were measured."
     low, high = sorted(readings.percent(gate.delta + side * 1.96 * gate.se) for side in (-1, 1))
     seen = (

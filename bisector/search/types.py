@@ -1,7 +1,7 @@
 """What goes into the search and what comes out: the words shared by its rooms and by its users."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bisector.model.outcome import AnswerKind, Purpose, Verdict
@@ -63,10 +63,21 @@ class Boot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """One look that goes on: the boot that `machine` makes (or waits with for a kernel), of which nothing is known."""
+
+    commit: int
+    runs: int
+    machine: int
+    purpose: Purpose
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """All that is known so far. `skipped` commits keep their mass. `signatures` maps built commits to image digests.
 
-    `marked_good`/`marked_bad` are a person's words: settled without a measurement.
+    `marked_good`/`marked_bad` are a person's words: settled without a measurement. `pending` are the looks under way,
+    at most one a machine; `coming` maps commits whose kernel is being made to the time it is expected at.
     """
 
     boots: tuple[Boot, ...] = ()
@@ -76,6 +87,8 @@ class Evidence:
     marked_good: frozenset[int] = frozenset()
     marked_bad: frozenset[int] = frozenset()
     now_s: float = 0.0
+    pending: tuple[Pending, ...] = ()
+    coming: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +98,13 @@ class Look:
     commit: int
     runs: int
     purpose: Purpose
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Nothing to boot on this machine before another machine's look ends: what it could tell, the others tell."""
+
     reason: str
 
 
