@@ -8,12 +8,25 @@ answer = drive(graph, measure, Costs(build_s=300, boot_s=120, run_s=20), Options
 
 from bisector.model.outcome import AnswerKind, Purpose, Verdict
 from bisector.search.ahead import rank_builds
-from bisector.search.drive import DriveResult, LookTaken, drive
+from bisector.search.assign import assign
+from bisector.search.drive import drive
 from bisector.search.engine import propose
+from bisector.search.fleet import DriveResult, LookTaken, drive_fleet
 from bisector.search.forecast import assess
 from bisector.search.graph import Graph
 from bisector.search.simulate import STRATEGIES, Hunts, Moment, Tally, Trial, simulate, tally
-from bisector.search.types import Assessment, Boot, CommitVerdict, Costs, Evidence, Finding, Look, Options
+from bisector.search.types import (
+    Assessment,
+    Boot,
+    CommitVerdict,
+    Costs,
+    Evidence,
+    Finding,
+    Look,
+    Options,
+    Pending,
+    Wait,
+)
 from bisector.search.world import World
 
 __all__ = [
@@ -32,13 +45,17 @@ __all__ = [
     "LookTaken",
     "Moment",
     "Options",
+    "Pending",
     "Purpose",
     "Tally",
     "Trial",
     "Verdict",
+    "Wait",
     "World",
     "assess",
+    "assign",
     "drive",
+    "drive_fleet",
     "propose",
     "rank_builds",
     "simulate",

@@ -11,8 +11,8 @@ from bisector.search.classes import split_classes
 from bisector.search.engine import Situation, decide, situation
 from bisector.search.gate import FIRST_RUNS
 from bisector.search.graph import Graph
-from bisector.search.plan import Proposal, next_look, testable
-from bisector.search.types import Costs, Evidence, Look, Options
+from bisector.search.plan import next_look, testable
+from bisector.search.types import Costs, Evidence, Finding, Look, Options
 
 WORTH_A_BUILD = 0.02
 """What the search will want with less probability than this is not built for."""
@@ -57,18 +57,19 @@ def rank_builds(graph: Graph, evidence: Evidence, costs: Costs, options: Options
     looks at now, what it would want next if that shows good, bad, or cannot be tested, and so on along the likeliest
     outcomes. A kernel that stands ready counts for what the search makes of it, so its neighbours are built only
     where they are worth the wait. `evidence` may hold the runs so far of a look that is under way: they tell which
-    of its outcomes to prepare for. Raises ValueError as `propose` does.
+    of its outcomes to prepare for. Looks that are pending are imagined to have ended, one way or the other. Raises
+    ValueError for evidence that does not fit the graph.
     """
     now = situation(graph, evidence, options)
     step = decide(now, costs)
-    if not isinstance(step, Look) or limit <= 0:
+    if isinstance(step, Finding) or limit <= 0:
         return []
     free = testable(graph, evidence)
     wanted: list[int] = []
     missing = [end for end in (graph.good, graph.bad) if end not in evidence.built | evidence.skipped]
     wanted += [end for end in missing if not any(boot.commit == end for boot in evidence.boots)]
     chance = 1.0
-    if step.purpose is Purpose.AUDIT:
+    if isinstance(step, Look) and step.purpose is Purpose.AUDIT:
         leading = int(np.argmax(now.belief.mass))
         accused = now.belief.members(leading)
         wanted += [parent for one in accused[:1] for parent in graph.parents[int(one)] if free[parent]]
@@ -80,8 +81,14 @@ def rank_builds(graph: Graph, evidence: Evidence, costs: Costs, options: Options
 
 def _likeliest(now: Situation, costs: Costs, chance: float, most: int) -> list[int]:
     """Return the commits without a kernel by the probability that the search comes to want them, the highest first."""
-    branches = [_Branch(chance=chance, evidence=now.evidence, belief=_with_levels(now))]
     booted = {boot.commit for boot in now.evidence.boots}
+    branches = [_Branch(chance=chance, evidence=replace(now.evidence, pending=()), belief=_with_levels(now))]
+    for commit in sorted({look.commit for look in now.evidence.pending} - {now.graph.good, now.graph.bad}):
+        before, branches = branches, []
+        for one in before:
+            belief = one.believed()
+            bad = float(belief.bad_probability(now.graph, [commit])[0])
+            branches += _outcomes(now.graph, one, belief, commit, bad, tried=commit in booted)
     wanted: dict[int, float] = {}
     for _ in range(most):
         # Of equally likely branches the earlier one is the nearer one, and max() takes it.
@@ -95,7 +102,7 @@ def _likeliest(now: Situation, costs: Costs, chance: float, most: int) -> list[i
             continue
         if not look.built:
             wanted[look.commit] = wanted.get(look.commit, 0.0) + branch.chance
-        branches += _outcomes(now.graph, branch, belief, look, tried=look.commit in booted)
+        branches += _outcomes(now.graph, branch, belief, look.commit, look.bad, tried=look.commit in booted)
     return sorted(wanted, key=lambda commit: -round(wanted[commit], 9))
 
 
@@ -107,17 +114,17 @@ def _with_levels(now: Situation) -> Belief:
     return replace(belief, levels={0: Levels(good=0.0, bad=CLEAR_STEP * float(deviation), good_sd=0.0, bad_sd=0.0)})
 
 
-def _outcomes(graph: Graph, branch: _Branch, belief: Belief, look: Proposal, *, tried: bool) -> list[_Branch]:
+def _outcomes(graph: Graph, branch: _Branch, belief: Belief, commit: int, bad: float, *, tried: bool) -> list[_Branch]:
     """What a look may come to: the commit is good, it is bad, or it cannot be tested and keeps its mass."""
-    evidence, commit = branch.evidence, look.commit
+    evidence = branch.evidence
     fails = 0.0 if tried else _share_of_failures(evidence)
     known = replace(evidence, built=evidence.built | {commit})
     inside = graph.ancestors([commit])[0]
     branches = []
-    for share, bad in ((1 - look.bad, False), (look.bad, True)):
+    for share, is_bad in ((1 - bad, False), (bad, True)):
         chance = (1 - fails) * share * branch.chance
         if chance >= WORTH_A_BUILD:
-            branches.append(_Branch(chance=chance, evidence=known, belief=belief, inside=inside, bad=bad))
+            branches.append(_Branch(chance=chance, evidence=known, belief=belief, inside=inside, bad=is_bad))
     if fails * branch.chance >= WORTH_A_BUILD:
         without = replace(evidence, skipped=evidence.skipped | {commit})
         branches.append(_Branch(chance=fails * branch.chance, evidence=without, belief=belief))

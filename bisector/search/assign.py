@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from bisector.search.engine import decide, situation
+from bisector.search.engine import Situation, decide, situation
 from bisector.search.graph import Graph
 from bisector.search.types import Costs, Evidence, Finding, Look, Options, Pending, Wait
 
@@ -19,7 +19,11 @@ def assign(
     just as one that was never begun. So the others need not be waited for. Raises ValueError for evidence that does
     not fit the graph.
     """
-    now = situation(graph, evidence, options)
+    return serve(situation(graph, evidence, options), costs, free)
+
+
+def serve(now: Situation, costs: Costs, free: Iterable[int]) -> dict[int, Look | Wait] | Finding:
+    """Return `assign`'s steps in a situation that was worked out before."""
     steps: dict[int, Look | Wait] = {}
     for machine in free:
         step = decide(replace(now, machine=machine), costs)
@@ -28,5 +32,9 @@ def assign(
         steps[machine] = step
         if isinstance(step, Look):
             look = Pending(commit=step.commit, runs=step.runs, machine=machine, purpose=step.purpose)
-            now = replace(now, evidence=replace(now.evidence, pending=(*now.evidence.pending, look)))
+            coming = dict(now.evidence.coming)
+            if step.commit not in now.evidence.built:
+                coming.setdefault(step.commit, now.evidence.now_s + costs.build_s)
+            pending = (*now.evidence.pending, look)
+            now = replace(now, evidence=replace(now.evidence, pending=pending, coming=coming))
     return steps

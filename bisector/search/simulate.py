@@ -1,16 +1,17 @@
 """Whole hunts in invented labs: what a hunt would cost and how sure it would be. Seeded, no clock."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bisector.model.outcome import AnswerKind
-from bisector.search.drive import DriveResult, drive
-from bisector.search.engine import decide, situation
+from bisector.search.assign import serve
+from bisector.search.engine import situation
+from bisector.search.fleet import DriveResult, drive_fleet
 from bisector.search.graph import Graph
 from bisector.search.rivals import RIVALS
-from bisector.search.types import Costs, Evidence, Finding, Look, Options
+from bisector.search.types import Costs, Evidence, Finding, Look, Options, Wait
 from bisector.search.world import Lab, World, history
 
 STRATEGIES = ("belief", *RIVALS)
@@ -60,6 +61,7 @@ class Tally:
     runs: float
     machine_s_mean: float
     machine_s_p90: float
+    wall_s_mean: float
     claimed: float
     decision_ms_mean: float
     in_set: float
@@ -75,6 +77,8 @@ class Hunts:
         """Raises ValueError for an unknown strategy or a world that makes no sense."""
         if strategy != "belief" and strategy not in RIVALS:
             raise ValueError(f"strategy must be one of {', '.join(STRATEGIES)}, got {strategy!r}")
+        if strategy != "belief" and world.machines > 1:
+            raise ValueError(f"strategy {strategy!r} knows one machine only, got machines={world.machines}")
         options = options or Options()
         self._world, self._seed, self._strategy = world, seed, strategy
         self._options = replace(options, find_improvement=options.find_improvement or world.improvement)
@@ -88,7 +92,16 @@ class Hunts:
         graph = self._graph or history(self._world, rng)
         lab = Lab(graph, self._world, rng, self._options)
         watch = _Watch(lab, self._strategy, clock)
-        result = drive(graph, lab.measure, self._world.costs, self._options, step=watch.step)
+        result = drive_fleet(
+            graph,
+            lab.measure_on,
+            self._world.costs,
+            self._options,
+            machines=self._world.machines,
+            builders=self._world.builders,
+            builds=lab.builds,
+            step=watch.step,
+        )
         return Trial(
             number=number,
             first_bad=lab.first_bad,
@@ -104,23 +117,30 @@ class _Watch:
 
     def __init__(self, lab: Lab, strategy: str, clock: Clock | None) -> None:
         self._first_bad, self._clock = lab.first_bad, clock or (lambda: 0.0)
-        self._decide = RIVALS.get(strategy, self._believe)
+        self._rival = RIVALS.get(strategy)
         self.decisions_ms: list[float] = []
         self.moments: list[Moment] = []
 
-    def step(self, graph: Graph, evidence: Evidence, costs: Costs, options: Options) -> Look | Finding:
+    def step(
+        self, graph: Graph, evidence: Evidence, costs: Costs, options: Options, free: Sequence[int]
+    ) -> Mapping[int, Look | Wait] | Finding:
         start = self._clock()
-        taken = self._decide(graph, evidence, costs, options)
+        taken = self._decide(graph, evidence, costs, options, free)
         self.decisions_ms.append(1000 * (self._clock() - start))
         return taken
 
-    def _believe(self, graph: Graph, evidence: Evidence, costs: Costs, options: Options) -> Look | Finding:
+    def _decide(
+        self, graph: Graph, evidence: Evidence, costs: Costs, options: Options, free: Sequence[int]
+    ) -> Mapping[int, Look | Wait] | Finding:
+        if self._rival is not None:
+            taken = self._rival(graph, evidence, costs, options)
+            return taken if isinstance(taken, Finding) else {free[0]: taken}
         now = situation(graph, evidence, options)
         if now.searching:
             leading = int(np.argmax(now.belief.probability))
             claimed = float(now.belief.probability[leading])
             self.moments.append(Moment(claimed=claimed, right=leading in self._first_bad))
-        return decide(now, costs)
+        return serve(now, costs, free)
 
 
 def simulate(
@@ -169,6 +189,7 @@ def tally(trials: Sequence[Trial]) -> Tally:
         runs=float(np.mean([trial.result.runs for trial in trials])),
         machine_s_mean=float(machine_s.mean()),
         machine_s_p90=float(np.quantile(machine_s, 0.9)),
+        wall_s_mean=float(np.mean([trial.result.wall_s for trial in trials])),
         claimed=float(np.mean(named)) if named else 0.0,
         decision_ms_mean=float(np.mean([trial.decision_ms for trial in trials])),
         in_set=held / len(sets) if sets else 0.0,

@@ -18,7 +18,9 @@ class World:
     half each, with `gradual` above 1 that many commits in a row share it. `outliers` is the share of wild runs (from
     3 deviations up, heavy tail, four in five slow), `bad_boots` of boots that are 5 to 15 % slow, `second_mode` of
     boots `mode_percent` slow. `unbuildable` commits come in clusters of `cluster`. `drift_percent_per_h` is steady,
-    `wave_percent` a sine of `wave_h` hours; `layout_sd_percent` a constant of each kernel.
+    `wave_percent` a sine of `wave_h` hours; `layout_sd_percent` a constant of each kernel. The lab has `machines`,
+    each with a level of its own (`machine_sd_percent` apart) and a drift of its own; with `builders` 0 they build
+    what they boot.
     """
 
     commits: int = 1000
@@ -44,6 +46,9 @@ class World:
     build_s: float = 300.0
     boot_s: float = 120.0
     run_s: float = 20.0
+    machines: int = 1
+    machine_sd_percent: float = 15.0
+    builders: int = 0
 
     @property
     def costs(self) -> Costs:
@@ -97,8 +102,13 @@ class Lab:
         self._broken = self._unbuildable(graph)
         self._ready: set[int] = set()
         self._now_s = 0.0
-        self._steady = 1.0 if rng.random() < 0.5 else -1.0
-        self._phase = rng.uniform(0, 2 * np.pi)
+        self._machines = [self._machine(first=number == 0) for number in range(world.machines)]
+
+    def _machine(self, *, first: bool) -> tuple[float, float, float]:
+        """A machine's own level, the direction of its steady drift, and the phase of its wave."""
+        steady = 1.0 if self._rng.random() < 0.5 else -1.0
+        phase = self._rng.uniform(0, 2 * np.pi)
+        return (0.0 if first else self._rng.normal(0, self._world.machine_sd_percent)), steady, phase
 
     def _plant(self, graph: Graph, possible: NDArray[np.int64]) -> None:
         world = self._world
@@ -124,23 +134,38 @@ class Lab:
         return broken
 
     def measure(self, commit: int, boots: int, runs: int) -> list[list[float]] | None:
-        """Return the boots' values, or None for a commit that does not build."""
+        """Return the boots' values on the first machine, or None for a commit that does not build.
+
+        The lab's time goes on from call to call.
+        """
         world = self._world
         if commit not in self._ready:
             self._ready.add(commit)
             self._now_s += world.build_s
         if self._broken[commit]:
             self._ready.discard(commit)
-            return None
-        return [self._boot(commit, runs) for _ in range(boots)]
+        measured = self.measure_on(commit, boots, runs, machine=0, at_s=self._now_s)
+        self._now_s += len(measured or ()) * (world.boot_s + runs * world.run_s)
+        return measured
 
-    def _boot(self, commit: int, runs: int) -> list[float]:
+    def measure_on(self, commit: int, boots: int, runs: int, *, machine: int, at_s: float) -> list[list[float]] | None:
+        """Return the boots' values on a machine, begun at `at_s`, or None for a commit that does not build."""
+        if self._broken[commit]:
+            return None
+        each_s = self._world.boot_s + runs * self._world.run_s
+        return [self._boot(commit, runs, machine, at_s + number * each_s) for number in range(1, boots + 1)]
+
+    def builds(self, commit: int) -> bool:
+        """Whether a commit compiles."""
+        return not self._broken[commit]
+
+    def _boot(self, commit: int, runs: int, machine: int, ended_s: float) -> list[float]:
         world, rng = self._world, self._rng
-        self._now_s += world.boot_s + runs * world.run_s
-        hours = self._now_s / 3600
+        own, steady, phase = self._machines[machine]
+        hours = ended_s / 3600
         base = self._level[commit] + self._layout[commit] + rng.normal(0, world.boot_sd_percent)
-        base += self._steady * world.drift_percent_per_h * hours
-        base += world.wave_percent * np.sin(2 * np.pi * hours / world.wave_h + self._phase)
+        base += own + steady * world.drift_percent_per_h * hours
+        base += world.wave_percent * np.sin(2 * np.pi * hours / world.wave_h + phase)
         base += rng.uniform(5, 15) if rng.random() < world.bad_boots else 0.0
         base += world.mode_percent if rng.random() < world.second_mode else 0.0
         noise = rng.normal(0, world.run_sd_percent, runs)
