@@ -27,7 +27,7 @@ SETTLED = 0.02
 ACCUSED = 0.95
 STILL_ACCUSED = 0.9
 # Bits that a look must be expected to tell beyond those under way elsewhere; else the machine waits for them.
-WORTH_A_LOOK = 0.01
+WORTH_BESIDE = 0.01
 # The stall rule: this many boots that lower the entropy by less than half a bit.
 STALL_BOOTS = 40
 STALL_BITS = 0.5
@@ -378,7 +378,7 @@ def _reference(now: Situation, costs: Costs) -> Look | None:
 
 def _search_step(now: Situation, costs: Costs) -> Look | Wait | Finding:
     proposal = next_look(now.graph, now.evidence, now.readings, now.belief, costs)
-    if now.evidence.pending and (proposal is None or proposal.bits < WORTH_A_LOOK):
+    if now.evidence.pending and (proposal is None or proposal.bits < WORTH_BESIDE):
         return Wait(reason=say.NOTHING_BESIDE)
     if proposal is None:
         return _set(now, credible(now.belief, now.options.confidence), say.NOTHING_LEFT)
