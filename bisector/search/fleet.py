@@ -129,9 +129,13 @@ class _Hunt:
 
     def run(self) -> DriveResult:
         while True:
+            known = self._known()
             finding = self._hand_out()
             if finding is not None:
                 return self._result(finding)
+            if self._known() != known:
+                # A commit turned out to be untestable at once: its machine is free again.
+                continue
             self._build()
             if not self.jobs:
                 raise ValueError("every machine waits and nothing is under way")
@@ -219,8 +223,9 @@ class _Hunt:
         self._push(end_s, _Job(commit=look.commit, machine=machine, begun_s=now_s, look=look, values=values))
 
     def _untestable(self, commit: int) -> None:
-        built, skipped = self.evidence.built - {commit}, self.evidence.skipped | {commit}
-        self.evidence = replace(self.evidence, built=built, skipped=skipped)
+        booted = any(boot.commit == commit for boot in self.evidence.boots)
+        built = self.evidence.built if booted else self.evidence.built - {commit}
+        self.evidence = replace(self.evidence, built=built, skipped=self.evidence.skipped | {commit})
 
     def _took(self, machine: int, look: Look, values: tuple[tuple[float, ...], ...] | None) -> None:
         pending = tuple(one for one in self.evidence.pending if one.machine != machine)
