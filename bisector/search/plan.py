@@ -38,11 +38,6 @@ class Proposal:
     bits: float
     cost_s: float
 
-    @property
-    def bits_per_s(self) -> float:
-        """What the choice is made by."""
-        return self.bits / self.cost_s
-
 
 def binary_entropy(q: Floats) -> Floats:
     """Return the entropy of a coin in bits, 0 at both ends."""
@@ -264,12 +259,3 @@ def _useful_precision(precision: Floats, belief: Belief) -> Floats:
     """What is left of a precision behind the layout offset: J(p) = p / (1 + s_c^2 p)."""
     useful: Floats = precision / (1 + belief.layout_variance * precision)
     return useful
-
-
-def best_runs(readings: Readings, boot_variance: float, costs: Costs) -> int:
-    """Return the runs per boot that tell most per second: r = (s_r / s_b) sqrt(boot_s / run_s), between 3 and 16.
-
-    Source: Kalibera and Jones 2013, the optimum for two levels of repetition.
-    """
-    best = readings.run_sd / np.sqrt(max(boot_variance, 1e-12)) * np.sqrt(costs.boot_s / max(costs.run_s, 1e-9))
-    return int(np.clip(np.round(best), 3, 16))
