@@ -205,25 +205,28 @@ def _name_set(now: Situation, costs: Costs, members: list[int]) -> Look | Findin
         look = audits.next_side(now.evidence, audit, now.machine)
         reason = say.set_look(audit, len(members), after_next=look == audit.accused)
         return Look(commit=look, runs=runs, purpose=Purpose.AUDIT, reason=reason)
-    around = {*members, *_range_around(now, sides[0])}
+    # Either side may be what the search got wrong; the good end is no candidate.
+    around = set(members).union(*(_range_around(now, side) for side in sides if side != now.graph.good))
     return _set(now, sorted(around), say.set_refuted(now.readings, _ends(now)[0], audit))
 
 
 def set_sides(now: Situation, members: list[int]) -> tuple[int, int] | None:
-    """The booted kernels next to a set: the first one after it, with all of it, and the last one before, with none.
+    """The kernels next to a set: the first booted one after it, with all of it, and the last one before, with none.
 
+    The ends stand for what was never booted; before a set in a history with a root of its own stands the good end.
     None if one of them cannot be booted any more.
     """
-    booted = sorted({boot.commit for boot in now.evidence.boots})
+    good, bad = now.graph.good, now.graph.bad
+    booted = sorted({boot.commit for boot in now.evidence.boots} | {good, bad})
     rows = now.graph.ancestors(booted)
     sizes = (rows & now.graph.candidates).sum(axis=1)
     above = [place for place in range(len(booted)) if rows[place, members].all()]
-    if not above:
-        return None
     after = min(above, key=lambda place: int(sizes[place]))
-    below = [place for place, commit in enumerate(booted) if rows[after, commit] and not rows[place, members].any()]
-    if not below:
-        return None
+    below = [
+        place
+        for place, commit in enumerate(booted)
+        if (rows[after, commit] or commit == good) and not rows[place, members].any()
+    ]
     before = max(below, key=lambda place: int(sizes[place]))
     pair = (booted[after], booted[before])
     return None if set(pair) & now.evidence.skipped else pair
