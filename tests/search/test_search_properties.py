@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -85,32 +87,33 @@ def test_a_skipped_commit_is_never_proposed_again_and_keeps_its_mass(hunt):
         assert (after >= 0).all()
 
 
+def steps(answer):
+    return [(look.commit, look.runs, look.purpose) for look in answer.looks]
+
+
 @settings(max_examples=12, deadline=None)
-@given(hunts(), st.sampled_from([1e-3, 7.0, 1e6]))
-def test_another_unit_of_the_values_changes_nothing(hunt, scale):
+@given(hunts(), st.sampled_from([1e-15, 1e-3, 7.0, 1e12]))
+def test_another_unit_of_the_values_changes_neither_a_step_nor_the_answer(hunt, scale):
     graph, first_bad, broken, seed = hunt
     one = drive(graph, lab(graph, first_bad, broken, seed), COSTS)
     other = drive(graph, lab(graph, first_bad, broken, seed, scale=1000.0 * scale), COSTS)
     assert (one.kind, one.commits) == (other.kind, other.commits)
-    assert [look.commit for look in one.looks] == [look.commit for look in other.looks]
+    assert steps(one) == steps(other)
 
 
 @settings(max_examples=12, deadline=None)
 @given(hunts())
-def test_the_reciprocal_metric_in_the_other_direction_changes_nothing(hunt):
+def test_the_reciprocal_metric_in_the_other_direction_changes_neither_a_step_nor_the_answer(hunt):
     graph, first_bad, broken, seed = hunt
     one = drive(graph, lab(graph, first_bad, broken, seed), COSTS)
     other = drive(graph, lab(graph, first_bad, broken, seed, power=-1.0), COSTS, Options(higher_is_better=False))
     assert (one.kind, one.commits) == (other.kind, other.commits)
-    assert [look.commit for look in one.looks] == [look.commit for look in other.looks]
+    assert steps(one) == steps(other)
 
 
-@settings(max_examples=12, deadline=None)
-@given(hunts(), st.randoms(use_true_random=False))
-def test_the_numbers_that_commits_go_by_do_not_change_the_belief(hunt, random):
-    graph, first_bad, broken, seed = hunt
+def renumbered(graph, random):
+    """The same history in another topological order, and each commit's new place."""
     count = len(graph)
-    # Another topological order of the same history.
     order, left = [0], set(range(1, count - 1))
     while left:
         ready = sorted(one for one in left if all(parent in order for parent in graph.parents[one]))
@@ -119,19 +122,81 @@ def test_the_numbers_that_commits_go_by_do_not_change_the_belief(hunt, random):
         left.remove(chosen)
     order.append(count - 1)
     place = {old: new for new, old in enumerate(order)}
-    renamed = Graph.from_parents([tuple(place[parent] for parent in graph.parents[old]) for old in order])
-    answer = drive(graph, lab(graph, first_bad, broken, seed), COSTS, Options(max_boots=14))
+    return Graph.from_parents([tuple(place[parent] for parent in graph.parents[old]) for old in order]), order, place
+
+
+@settings(max_examples=12, deadline=None)
+@given(hunts(), st.randoms(use_true_random=False))
+def test_the_numbers_that_commits_go_by_change_neither_the_belief_nor_the_answer_to_the_same_evidence(hunt, random):
+    graph, first_bad, broken, seed = hunt
+    renamed, order, place = renumbered(graph, random)
+    answer = drive(graph, lab(graph, first_bad, broken, seed), COSTS)
     evidence = answer.evidence
-    moved = Evidence(
-        boots=tuple(
-            Boot(commit=place[b.commit], values=b.values, at_s=b.at_s, purpose=b.purpose) for b in evidence.boots
-        ),
+    moved = replace(
+        evidence,
+        boots=tuple(replace(boot, commit=place[boot.commit]) for boot in evidence.boots),
         built=frozenset(place[one] for one in evidence.built),
         skipped=frozenset(place[one] for one in evidence.skipped),
-        now_s=evidence.now_s,
     )
-    original = situation(graph, evidence, Options()).belief.probability
-    assert situation(renamed, moved, Options()).belief.probability == pytest.approx(original[order], abs=1e-9)
+    half = len(evidence.boots) // 2
+    for length in (half, len(evidence.boots)):
+        original = situation(graph, replace(evidence, boots=evidence.boots[:length]), Options()).belief.probability
+        other = situation(renamed, replace(moved, boots=moved.boots[:length]), Options()).belief.probability
+        assert other == pytest.approx(original[order], abs=1e-9)
+    finding = propose(renamed, moved, COSTS, Options())
+    assert finding.kind is answer.kind
+    assert set(finding.commits) == {place[commit] for commit in answer.commits}
+    assert finding.probability == pytest.approx(answer.probability, abs=1e-6)
+    assert finding.reason == answer.reason
+
+
+@settings(max_examples=12, deadline=None)
+@given(hunts(), st.randoms(use_true_random=False))
+def test_a_whole_hunt_through_renumbered_commits_ends_in_the_same_answer(hunt, random):
+    graph, first_bad, broken, seed = hunt
+    renamed, _, place = renumbered(graph, random)
+    one = drive(graph, lab(graph, first_bad, broken, seed, effect=30.0, run_sd=0.1), COSTS)
+    moved = lab(renamed, place[first_bad], {place[one] for one in broken}, seed, effect=30.0, run_sd=0.1)
+    other = drive(renamed, moved, COSTS)
+    assert other.kind is one.kind
+    assert set(other.commits) == {place[commit] for commit in one.commits}
+
+
+@settings(max_examples=12, deadline=None)
+@given(hunts(), st.randoms(use_true_random=False))
+def test_the_same_journal_gives_the_same_next_step_however_it_was_read(hunt, random):
+    graph, first_bad, broken, seed = hunt
+    journal = drive(graph, lab(graph, first_bad, broken, seed), COSTS).evidence
+    for length in (0, 3, len(journal.boots) // 2, len(journal.boots)):
+        part = replace(journal, boots=journal.boots[:length], signatures={one: f"i{one}" for one in journal.built})
+        shuffled = sorted(journal.built, key=lambda _: random.random())
+        again = Evidence(
+            boots=tuple(replace(boot, values=tuple(boot.values)) for boot in part.boots),
+            built=frozenset(shuffled),
+            skipped=frozenset(sorted(part.skipped, reverse=True)),
+            signatures={one: f"i{one}" for one in shuffled},
+            now_s=part.now_s,
+        )
+        assert propose(graph, again, COSTS, Options()) == propose(graph, part, COSTS, Options())
+
+
+@settings(max_examples=12, deadline=None)
+@given(hunts(), st.randoms(use_true_random=False))
+def test_the_order_of_boots_and_of_their_runs_does_not_change_the_belief(hunt, random):
+    graph, first_bad, broken, seed = hunt
+    evidence = drive(graph, lab(graph, first_bad, broken, seed), COSTS).evidence
+    runs_moved = tuple(replace(b, values=tuple(random.sample(b.values, len(b.values)))) for b in evidence.boots)
+    all_moved = tuple(random.sample(runs_moved, len(runs_moved)))
+    now = situation(graph, evidence, Options())
+    for boots in (runs_moved, all_moved):
+        then = situation(graph, replace(evidence, boots=boots), Options())
+        assert then.belief.probability == pytest.approx(now.belief.probability, abs=1e-8)
+        assert then.belief.delta == pytest.approx(now.belief.delta, abs=1e-8)
+        assert then.gate.t == pytest.approx(now.gate.t, rel=1e-8)
+    assert (
+        propose(graph, replace(evidence, boots=runs_moved), COSTS, Options()).commits
+        == propose(graph, evidence, COSTS, Options()).commits
+    )
 
 
 @settings(max_examples=12, deadline=None)
@@ -163,3 +228,29 @@ def test_more_boots_of_a_settled_commit_do_not_move_it_to_the_other_side(hunt, p
     before = situation(graph, answer.evidence, Options()).belief.probability[first_bad]
     after = situation(graph, evidence, Options()).belief.probability[first_bad]
     assert after > before - 0.05
+
+
+def test_more_boots_of_settled_commits_do_not_raise_the_wrong_side_on_average():
+    graph = Graph.from_parents([(), *((i,) for i in range(39))])
+    moves, wrong = [], []
+    for seed in range(12):
+        first_bad = 5 + 2 * seed
+        evidence = drive(graph, lab(graph, first_bad, (), seed, effect=5.0, boot_sd=1.0, run_sd=3.0), COSTS).evidence
+        measure = lab(graph, first_bad, (), seed + 1000, effect=5.0, boot_sd=1.0, run_sd=3.0)
+        belief = situation(graph, evidence, Options()).belief
+        side = belief.bad_probability(graph, np.arange(40))
+        settled = [one for one in sorted({b.commit for b in evidence.boots}) if min(side[one], 1 - side[one]) < 0.02]
+        for commit in settled:
+            boots = tuple(
+                Boot(commit=commit, values=tuple(measure(commit, 1, 4)[0]), at_s=evidence.now_s, purpose=Purpose.SEARCH)
+                for _ in range(4)
+            )
+            more = situation(graph, replace(evidence, boots=evidence.boots + boots), Options()).belief
+            after = float(more.bad_probability(graph, [commit])[0])
+            is_bad = commit >= first_bad
+            before_wrong, after_wrong = (1 - side[commit], 1 - after) if is_bad else (side[commit], after)
+            moves.append(after_wrong - before_wrong)
+            wrong.append(after_wrong)
+    assert len(moves) >= 80
+    assert np.mean(moves) <= 1e-3
+    assert np.mean(np.array(wrong) > 0.5) <= 0.01
