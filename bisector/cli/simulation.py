@@ -100,7 +100,7 @@ class _Progress:
         if not self._on:
             return
         passed = time.monotonic() - self._start
-        text = f"{done} hunts in invented labs, {passed:.0f} s"
+        text = f"{count(done, 'hunt')} in invented labs, {passed:.0f} s"
         if self._total is not None:
             left = passed * (self._total - done) / done
             text = f"{done} of {self._total} hunts in invented labs, {passed:.0f} s, about {left:.0f} s to go"
@@ -163,7 +163,7 @@ def _of_repository(repo: Path, good: str, bad: str) -> Setting:
     from bisector.history.repository import Repository
 
     commits = Repository.open(repo).read_range(good, bad)
-    origin = f"the commits {commits.good.short}..{commits.bad.short} of {repo}"
+    origin = f"the commits {commits.good.short}..{commits.bad.short} of {repo.resolve()}"
     return Setting(world=World(parents=commits.parents), options=Options(), origin=origin)
 
 

@@ -59,7 +59,7 @@ def simulated_text(done: Simulated) -> str:
     ]
     lines += ["", *_readings(done), *_wording(done)]
     if done.cut_after_s is not None:
-        lines.append(f"As many hunts as fit in about {done.cut_after_s:.0f} s; for more: --trials 200")
+        lines.append(f"No more hunts were begun after {done.cut_after_s:.0f} s; for more: --trials 200")
     return "\n".join(lines)
 
 
@@ -98,14 +98,34 @@ def _readings(done: Simulated) -> list[str]:
     """Claimed against true, for each strategy that claims something."""
     lines = []
     for name, tally in done.tallies.items():
-        named = round(tally.trials * (tally.correct + tally.wrong)) if done.world.regression else 0
-        if named and name in CLAIMING:
-            right = round(tally.trials * tally.correct)
-            lines.append(
-                f"Claimed against true, {name}: it named a commit {named} times, on average "
-                f"{100 * tally.claimed:.1f} % sure, and {right} were the right one ({100 * right / named:.1f} %)."
+        right, named = _named(tally)
+        if named and name in CLAIMING and done.world.regression:
+            low, high = _interval(tally) or (0.0, 1.0)
+            lines += wrap(
+                f"Claimed against true, {name}: {100 * tally.claimed:.1f} % against {100 * right / named:.1f} % "
+                f"({right} of {named} named were the right one; 95 % interval {100 * low:.0f} to {100 * high:.0f} %).",
+                indent="  ",
+                first="",
             )
     return lines
+
+
+def _named(tally: Tally) -> tuple[int, int]:
+    """How many trials named the right commit, and how many named one."""
+    right = round(tally.trials * tally.correct)
+    return right, right + round(tally.trials * tally.wrong)
+
+
+def _interval(tally: Tally) -> tuple[float, float] | None:
+    """The 95 % interval (Wilson 1927) of the share of named commits that are right; None if none was named."""
+    right, named = _named(tally)
+    if not named:
+        return None
+    # Slow to load, and only needed here.
+    from scipy import stats
+
+    found = stats.binomtest(right, named).proportion_ci(method="wilson")
+    return float(found.low), float(found.high)
 
 
 def _wording(done: Simulated) -> list[str]:
@@ -131,5 +151,5 @@ def simulated_document(done: Simulated) -> dict[str, Any]:
 
 
 def _figures(tally: Tally) -> dict[str, Any]:
-    named = tally.correct + tally.wrong
-    return {**asdict(tally), "true": tally.correct / named if named else None}
+    right, named = _named(tally)
+    return {**asdict(tally), "true": right / named if named else None, "true_interval": _interval(tally)}
