@@ -5,6 +5,7 @@ A rival answers with a set when only commits are left that cannot be tested, as 
 
 from collections.abc import Mapping
 from functools import lru_cache
+from math import log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ def boot_means(evidence: Evidence, options: Options) -> dict[int, Floats]:
     sign = worse_sign(options)
     found: dict[int, list[float]] = {}
     for boot in evidence.boots:
-        found.setdefault(boot.commit, []).append(sign * 100 * float(np.mean(np.log(boot.values))))
+        found.setdefault(boot.commit, []).append(sign * 100 * sum(map(log, boot.values)) / len(boot.values))
     return {commit: np.array(means) for commit, means in found.items()}
 
 

@@ -66,14 +66,16 @@ def believe(graph: Graph, failures: dict[int, tuple[int, int]], skipped: frozens
     from scipy.special import betaln
 
     commits = sorted(failures)
-    rows = graph.ancestors(commits).astype(np.float32)
-    failed = np.array([failures[commit][0] for commit in commits], dtype=np.float32)
-    looked = np.array([failures[commit][1] for commit in commits], dtype=np.float32)
-    bad_failed = (failed @ rows).astype(np.float64)
-    bad_passed = ((looked - failed) @ rows).astype(np.float64)
+    failed = np.array([failures[commit][0] for commit in commits], dtype=np.float64)
+    looked = np.array([failures[commit][1] for commit in commits], dtype=np.float64)
+    bad_failed, bad_passed = _on_the_bad_side(graph, commits, np.stack([failed, looked - failed]))
     good_failed = float(failed.sum()) - bad_failed
     good_passed = float((looked - failed).sum()) - bad_passed
-    log = betaln(JEFFREYS + bad_failed, JEFFREYS + bad_passed) + betaln(JEFFREYS + good_failed, JEFFREYS + good_passed)
+    # Few of the thousands of commits differ in what they would mean.
+    first, which = np.unique(bad_failed * (looked.sum() + 1) + bad_passed, return_index=True, return_inverse=True)[1:]
+    of_bad = betaln(JEFFREYS + bad_failed[first], JEFFREYS + bad_passed[first])
+    of_good = betaln(JEFFREYS + good_failed[first], JEFFREYS + good_passed[first])
+    log = (of_bad + of_good)[which]
     possible = graph.candidates.copy()
     possible[sorted(skipped)] = False
     if not possible.any():
@@ -84,6 +86,17 @@ def believe(graph: Graph, failures: dict[int, tuple[int, int]], skipped: frozens
         bad_rate=(JEFFREYS + bad_failed) / (2 * JEFFREYS + bad_failed + bad_passed),
         good_rate=(JEFFREYS + good_failed) / (2 * JEFFREYS + good_failed + good_passed),
     )
+
+
+def _on_the_bad_side(graph: Graph, commits: list[int], counts: Floats) -> Floats:
+    """For each row of `counts` (one column a commit) and each first bad commit: the sum over commits it makes bad."""
+    if graph.linear:
+        each = np.zeros((len(counts), len(graph)))
+        each[:, commits] = counts
+        later: Floats = np.cumsum(each[:, ::-1], axis=1)[:, ::-1]
+        return later
+    total: Floats = counts @ graph.ancestors(commits)
+    return total
 
 
 def least_expected_entropy(graph: Graph, belief: Belief, skipped: frozenset[int]) -> int:
