@@ -52,6 +52,11 @@ def simulate(
     """
     setting = _setting(given)
     names = list(dict.fromkeys(strategies)) or ["belief"]
+    if names != ["belief"] and setting.world.machines > 1:
+        raise UsageError(
+            f"--machines {setting.world.machines}: of the strategies only belief can use several machines",
+            resolution="Leave out --machines, or every other --strategy",
+        )
     plans = [Plan(world=setting.world, options=setting.options, strategy=name, seed=seed) for name in names]
     tallies, cut = _hunts(plans, trials, jobs or usable_cores())
     result = Simulated(
@@ -123,7 +128,9 @@ def _setting(given: Mapping[str, Any]) -> Setting:
         world = World() if given["commits"] is None else World(commits=given["commits"])
         setting = Setting(world=world, options=Options())
     typed = {field: given[name] for name, field in _LAB.items() if given[name] is not None}
-    world = replace(setting.world, **typed, regression=not given["no_regression"], two_steps=given["two_steps"])
+    typed |= {"regression": not given["no_regression"], "two_steps": given["two_steps"]}
+    typed |= {"machines": given["machines"], "builders": given["builders"]}
+    world = replace(setting.world, **typed)
     if given["effect"] is not None:
         world = replace(world, effect_percent=abs(given["effect"]), improvement=given["effect"] < 0)
     options = replace(setting.options, find_improvement=world.improvement)

@@ -12,6 +12,7 @@ from bisector.report.words import count, duration, wrap
 from bisector.search import Options, Tally, World
 
 HEAD = ("strategy", "right", "wrong", "set", "none", "claims", "kernels", "boots", "runs", "machine time", "9 of 10 in")
+WALL_HEAD = ("wall time", "9 of 10 in")
 CLAIMING = ("belief", "sprt", "pass-fail")
 """The strategies that say how sure they are; the others simply stop."""
 
@@ -49,7 +50,10 @@ def simulated_text(done: Simulated) -> str:
         lines += wrap(sentence, indent="  ", first="")
     lines.append("")
     rows = [HEAD, *(_row(name, tally) for name, tally in done.tallies.items())]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
+    if done.world.machines > 1 or done.world.builders:
+        walls = [(duration(tally.wall_s_mean), duration(tally.wall_s_p90)) for tally in done.tallies.values()]
+        rows = [(*row, *wall) for row, wall in zip(rows, [WALL_HEAD, *walls], strict=True)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines += [
         "  ".join(
             cell.ljust(width) if column == 0 else cell.rjust(width)
@@ -84,6 +88,10 @@ def _world(done: Simulated) -> str:
         "an hour of drift": abs(world.drift_percent_per_h),
     }
     parts += [f"{value:.3g} % {name}" for name, value in more.items() if value]
+    if world.machines > 1:
+        parts.append(count(world.machines, "machine"))
+    if world.builders:
+        parts.append(count(world.builders, "builder") + " beside them")
     return "; ".join(parts)
 
 

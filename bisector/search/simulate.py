@@ -62,6 +62,7 @@ class Tally:
     machine_s_mean: float
     machine_s_p90: float
     wall_s_mean: float
+    wall_s_p90: float
     claimed: float
     decision_ms_mean: float
     in_set: float
@@ -178,6 +179,7 @@ def tally(trials: Sequence[Trial]) -> Tally:
     count = len(trials)
     share = {name: sum(t.verdict == name for t in trials) / count for name in ("correct", "wrong", "set", "none")}
     machine_s = np.array([trial.result.machine_s for trial in trials])
+    wall_s = np.array([trial.result.wall_s for trial in trials])
     named = [trial.result.probability for trial in trials if trial.result.kind is AnswerKind.COMMIT]
     sets = [trial for trial in trials if trial.result.kind is AnswerKind.SET]
     held = sum(bool(set(trial.first_bad) & set(trial.result.commits)) for trial in sets)
@@ -189,7 +191,8 @@ def tally(trials: Sequence[Trial]) -> Tally:
         runs=float(np.mean([trial.result.runs for trial in trials])),
         machine_s_mean=float(machine_s.mean()),
         machine_s_p90=float(np.quantile(machine_s, 0.9)),
-        wall_s_mean=float(np.mean([trial.result.wall_s for trial in trials])),
+        wall_s_mean=float(wall_s.mean()),
+        wall_s_p90=float(np.quantile(wall_s, 0.9)),
         claimed=float(np.mean(named)) if named else 0.0,
         decision_ms_mean=float(np.mean([trial.decision_ms for trial in trials])),
         in_set=held / len(sets) if sets else 0.0,

@@ -10,7 +10,9 @@ import argparse
 import sys
 import time
 from concurrent.futures import Executor
+from typing import TypeVar
 
+import machines
 import peers
 from calibration import Reliability
 from rows import ROWS, Goal, Row
@@ -21,7 +23,8 @@ from bisector.search.rivals import RIVALS
 
 COLUMNS = "{:>2} {:14} {:>6} {:>7} {:>6} {:>5} {:>5} {:>7} {:>7} {:>6} {:>5} {:>7} {:>7} {:>6} {:>6} {:>6}  {}"
 HEAD = "# row trials correct wrong set none claims kernels boots runs mean_s p90_s /floor /reach ms/dec verdict"
-SECTIONS = ("rows", "peers")
+K = TypeVar("K")
+SECTIONS = ("rows", "machines", "peers")
 
 
 def main() -> int:
@@ -32,6 +35,8 @@ def main() -> int:
     with crew(given.jobs) as pool:
         if "rows" in given.only:
             missed = print_rows(given, pool)
+        if "machines" in given.only and (not given.rows or machines.ROW in given.rows):
+            print_machines(given, pool)
         if "peers" in given.only:
             print_peers(given, pool)
     print(f"\n{(time.monotonic() - began) / 60:.0f} min with {given.jobs} jobs, seed {given.seed}")
@@ -119,30 +124,39 @@ def print_row(name: str, row: Row, figures: Tally, problems: list[str]) -> None:
     print(COLUMNS.format(*cells, f"{figures.decision_ms_mean:.1f}", said), flush=True)
 
 
+def print_machines(given: argparse.Namespace, pool: Executor | None) -> None:
+    """Print row 1 on more machines, with and without builders beside them."""
+    print(f"\n{machines.ROW} on more machines, {given.peer_trials} trials:", flush=True)
+    tallies = everybody(machines.plans(given.seed), given, pool, label="machines")
+    for line in machines.lines(tallies):
+        print(line)
+
+
 def print_peers(given: argparse.Namespace, pool: Executor | None) -> None:
     """Print rows 1, 3 and 4 with everybody in the same labs."""
+    names = [name for name in peers.ROWS if name in (given.rows or ROWS)]
+    if not names:
+        return
     print(
         f"\nThe same labs for everybody, {given.peer_trials} trials; seconds, kernels and boots as ratios to belief's:"
     )
     if peers.Bisector is None:
         print("(git-bayesect is not installed: pip install git-bayesect)")
-    for name in peers.ROWS:
-        if given.rows and name not in given.rows:
-            continue
-        for line in peers.lines(name, compare(name, given, pool)):
+    for name in names:
+        tallies = everybody(peers.plans(ROWS[name].world, given.seed), given, pool, label=f"{name}, all strategies")
+        for line in peers.lines(name, tallies):
             print(line, flush=True)
 
 
-def compare(name: str, given: argparse.Namespace, pool: Executor | None) -> dict[str, Tally]:
-    """Return the tally of every strategy in a row's world."""
-    plans = peers.plans(ROWS[name].world, given.seed)
+def everybody(plans: dict[K, Plan], given: argparse.Namespace, pool: Executor | None, *, label: str) -> dict[K, Tally]:
+    """Return the tally of every plan, each with the same trials."""
     names = list(plans)
-    done: dict[str, list[Trial]] = {strategy: [] for strategy in names}
+    done: dict[K, list[Trial]] = {name: [] for name in names}
     hunts = hunt(list(plans.values()), pool, jobs=given.jobs, wanted=lambda number: number < given.peer_trials)
     for count, (place, trial) in enumerate(hunts, 1):
         done[names[place]].append(trial)
-        progress(f"{name}, all strategies", count, given.peer_trials * len(names))
-    return {strategy: tally(trials) for strategy, trials in done.items()}
+        progress(label, count, given.peer_trials * len(names))
+    return {name: tally(trials) for name, trials in done.items()}
 
 
 def progress(label: str, done: int, of: int) -> None:

@@ -15,6 +15,7 @@ Run = Callable[..., Any]
 QUICK = ("--commits", "32", "--run-sd", "0.5", "--trials", "4", "--jobs", "1")
 FIGURES = {
     "trials", "correct", "wrong", "set", "none", "builds", "boots", "runs", "machine_s_mean", "machine_s_p90",
+    "wall_s_mean", "wall_s_p90",
     "claimed", "true", "true_interval", "decision_ms_mean", "in_set", "not_reproduced",
 }  # fmt: skip
 
@@ -82,6 +83,21 @@ def test_a_real_history_is_hunted_with_its_merges(run: Run, repo: Path) -> None:
     assert (document["world"]["commits"], document["world"]["merge_commits"]) == (8, 1)
 
 
+def test_several_machines_and_builders_shorten_the_wait_and_it_is_told(run: Run) -> None:
+    def figures(*more: str) -> dict[str, Any]:
+        arguments = ("--commits", "200", "--run-sd", "1", "--trials", "3", "--jobs", "1", "--json")
+        return json.loads(run("simulate", *arguments, *more).out)
+
+    alone, together = figures(), figures("--machines", "2", "--builders", "2")
+    assert alone["wall_s_mean"] == alone["machine_s_mean"]
+    assert together["wall_s_mean"] < 0.8 * alone["wall_s_mean"]
+    assert together["wall_s_p90"] >= together["wall_s_mean"] * 0.9
+    said = run("simulate", *QUICK, "--machines", "2", "--builders", "1").out
+    assert "2 machines; 1 builder beside them" in " ".join(said.split())
+    assert "wall time" in said
+    assert "wall time" not in run("simulate", *QUICK).out
+
+
 def test_no_regression_and_an_improvement_are_judged_by_what_was_asked(run: Run) -> None:
     null = json.loads(run("simulate", *QUICK, "--no-regression", "--min-effect", "4", "--json").out)
     better = json.loads(run("simulate", *QUICK, "--effect", "-8", "--confidence", "0.9", "--json").out)
@@ -110,6 +126,8 @@ def test_no_regression_and_an_improvement_are_judged_by_what_was_asked(run: Run)
         (["--build-s", "0"], ["--build-s"]),
         (["--outliers", "2"], ["--outliers"]),
         (["--trials", "0"], ["--trials"]),
+        (["--machines", "0"], ["--machines"]),
+        (["--machines", "2", "--strategy", "sprt"], ["--machines 2", "belief"]),
         (["--strategy", "magic"], ["magic", "pinpoint"]),
         (["--no-regression", "--two-steps"], ["--two-steps"]),
         (["--two-steps", "--commits", "2"], ["--two-steps"]),
