@@ -51,14 +51,22 @@ RECIPE = Recipe.model_validate(
 )
 
 
-def session_started(commits: CommitRange, name: str = "fake-hunt") -> SessionStarted:
+def recipe_for(*machines: str) -> Recipe:
+    """The recipe with these machines."""
+    parts = tuple(RECIPE.machines[0].model_copy(update={"name": name}) for name in machines)
+    return RECIPE.model_copy(update={"machines": parts})
+
+
+def session_started(
+    commits: CommitRange, name: str = "fake-hunt", machines: tuple[str, ...] = ("lab-01",)
+) -> SessionStarted:
     return SessionStarted(
         session=name,
         recipe="",
         recipe_digest="d",
         repo="/nowhere",
         range=commits,
-        machines=("lab-01",),
+        machines=machines,
         seed=1,
         program="test",
     )
@@ -137,10 +145,11 @@ class FakeBuilder:
 
 
 class FakeMachine:
-    """Boots at once and measures the lab's levels with two layers of noise."""
+    """Boots at once and measures the lab's levels with two layers of noise, `speed` times as fast as the lab's."""
 
-    def __init__(self, lab: FakeLab, name: str = "lab-01", facts: MachineFacts = FACTS) -> None:
+    def __init__(self, lab: FakeLab, name: str = "lab-01", facts: MachineFacts = FACTS, *, speed: float = 1.0) -> None:
         self.lab = lab
+        self.speed = speed
         self._name = name
         self.facts = facts
         self.trouble: list[MachineError] = []
@@ -188,7 +197,7 @@ class FakeMachine:
         assert self.running is not None
         self.lab.runs.append(self.running)
         noise = random.Random(f"{self.lab.seed}-{len(self.lab.runs)}-run")
-        value = self.lab.level(self.running) * self._factor * (1 + noise.gauss(0, self.lab.run_sd))
+        value = self.speed * self.lab.level(self.running) * self._factor * (1 + noise.gauss(0, self.lab.run_sd))
         return RunRecord(samples=(sample("page_test", value), sample("brk_test", 50.0)), artefact="", duration_s=2.0)
 
     def release(self) -> None:

@@ -23,6 +23,7 @@ from bisector.report.summary import Summary, Suspect, summarise
 from bisector.report.text import CLEARED
 from bisector.report.words import belief, clip, count, duration, number, pad, plain, wrap
 from bisector.search.types import Assessment
+from bisector.session.machines import set_aside
 from bisector.session.ports import Observer
 from bisector.session.state import BUILDER, SessionState, Status
 
@@ -322,11 +323,13 @@ class _BestEffortLive(Live):
 
 def _doings(state: SessionState) -> Iterator[Doing]:
     building = [build for build in state.builds.values() if build.outcome is None]
+    aside = set_aside(state)
     for machine in state.machines:
         look = state.live_look(machine)
         if look is None:
             waits = any(not build.ahead for build in building)
-            yield Doing(machine, "waits for the builder" if waits else "idle")
+            idle = "waits for the builder" if waits else "idle"
+            yield Doing(machine, "set aside: it failed" if machine in aside else idle)
             continue
         name = state.range.commits[look.commit].short
         if look.record is None:

@@ -43,7 +43,7 @@ from bisector.session.evidence import options_of
 from bisector.session.execution import boot_job, build_job, calibrate_job, recover_job, run_job
 from bisector.session.journal import Journal
 from bisector.session.ports import Builder, Machine, Observer
-from bisector.session.state import ALL_RUNS_IN, BUILDER, Look, SessionState, Status, fold
+from bisector.session.state import BUILDER, Look, SessionState, Status, fold
 from bisector.session.workers import Broke, Done, Job, Message, Reported, Worker
 
 TICK_S = 0.2
@@ -145,8 +145,8 @@ class Controller:
                 self._give(name, calibrate_job(machine, look.number, self._id_of(look), self._artefacts))
             case RunOrder(machine=name):
                 self._run(name)
-            case EndLook(machine=name):
-                self._end(self._live(name), ALL_RUNS_IN)
+            case EndLook(machine=name, reason=reason):
+                self._end(self._live(name), reason)
             case Finish(finding=finding):
                 self._append(SessionFinished(answer=self._answer(finding)))
             case Pause(reason=reason, resolution=resolution):

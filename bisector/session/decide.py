@@ -4,30 +4,28 @@ The order of the rules is the rule: finish what is begun, never start what canno
 become a verdict.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bisector.model.outcome import Purpose
 from bisector.recipe.schema import Recipe
-from bisector.search import assess, propose, rank_builds
+from bisector.search import assess, assign, rank_builds
 from bisector.search.graph import Graph
-from bisector.search.types import Costs, Evidence, Finding, Look, Options
-from bisector.session.evidence import (
+from bisector.search.types import Costs, Evidence, Finding, Look, Options, Wait
+from bisector.session.evidence import costs_of, evidence_of, failed_looks, skips
+from bisector.session.machines import (
     FAILED_LOOKS_TO_SKIP,
+    KERNEL_FAILED,
+    TROUBLES_TO_SET_ASIDE,
     control_exists,
-    costs_of,
-    evidence_of,
-    failed_looks,
-    skips,
+    set_aside,
 )
-from bisector.session.state import BUILDER, SessionState, Status
-
-TROUBLES_TO_PAUSE = 3
-"""Troubles in a row of one worker before the session pauses: a hiccup is retried, a dead machine is not hammered."""
+from bisector.session.state import ALL_RUNS_IN, BUILDER, SessionState, Status
 
 KERNELS_IN_STOCK = 4
-"""Kernels built ahead that may still be looked at, at most: building costs disk and the builder's time."""
+"""Kernels built ahead for each machine that may still be looked at, at most: building costs disk and time."""
 
 SETTLED = 0.01
 """A kernel this likely good, or bad, is no longer worth a look: it does not count as stock."""
@@ -71,9 +69,10 @@ class RunOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndLook:
-    """All runs of the look are in."""
+    """The look is over: all its runs are in, or nobody needs the rest of them."""
 
     machine: str
+    reason: str = ALL_RUNS_IN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,33 +120,65 @@ def decide(state: SessionState, plan: Plan, idle: frozenset[str]) -> list[Order]
     """
     if state.status is not Status.RUNNING:
         return []
-    trouble = _trouble(state)
-    if trouble is not None:
-        return [trouble]
-    going_on = [order for machine in state.machines if machine in idle for order in _go_on(state, machine)]
+    aside = set_aside(state)
+    pause = _pause(state, aside)
+    live = [machine for machine in state.machines if state.live_look(machine) is not None]
+    if pause is not None:
+        return _wind_down(live, idle, "the session pauses", pause)
+    free = [machine for machine in state.machines if machine in idle and machine not in {*aside, *live}]
+    evidence, costs = evidence_of(state, plan.test), _costs_now(state)
+    steps: Mapping[int, Look | Wait] | Finding = {}
+    if free:
+        numbers = [state.machines.index(machine) for machine in free]
+        steps = assign(plan.graph, evidence, costs, plan.options, numbers)
+    if isinstance(steps, Finding):
+        return _wind_down(live, idle, "the answer is there without it", Finish(finding=steps))
+    going_on = [order for machine in live if machine in idle for order in _go_on(state, machine)]
     if going_on:
         return going_on if plan.beside or BUILDER in idle else []
-    free = [machine for machine in state.machines if machine in idle and state.live_look(machine) is None]
-    return _next(state, plan, idle, free)
+    looks = {state.machines[number]: step for number, step in steps.items() if isinstance(step, Look)}
+    return _next(state, plan, idle, looks, evidence, costs)
 
 
-def _trouble(state: SessionState) -> Pause | None:
-    for worker, times in state.troubles.items():
-        if times >= TROUBLES_TO_PAUSE:
+def _wind_down(live: Sequence[str], idle: frozenset[str], why: str, then: Finish | Pause) -> list[Order]:
+    """End the looks that go on, each after the step its machine is at, before the session ends or pauses.
+
+    What they have measured counts; so an answer is decided on all that the journal holds, and not on less.
+    """
+    if not live:
+        return [then]
+    return [EndLook(machine=machine, reason=why) for machine in live if machine in idle]
+
+
+def _pause(state: SessionState, aside: Mapping[str, str]) -> Pause | None:
+    mend = f"See `bisector log {state.name}`, mend it, then: bisector resume {state.name}"
+    lost = state.troubles.get(BUILDER, 0)
+    if lost >= TROUBLES_TO_SET_ASIDE:
+        return Pause(reason=f"{BUILDER} failed {lost} times in a row", resolution=mend)
+    if len(aside) == len(state.machines):
+        return Pause(reason="; ".join(aside.values()), resolution=mend)
+    for machine in state.machines:
+        last = next((look for look in reversed(state.looks) if look.machine == machine), None)
+        if machine in aside or last is None or last.outcome not in KERNEL_FAILED:
+            continue
+        failed = [look for look in failed_looks(state, last.commit) if look.started_at >= state.resumed_at]
+        if len(failed) >= FAILED_LOOKS_TO_SKIP and not any(control_exists(state, look) for look in failed):
+            commit = state.range.commits[last.commit]
             return Pause(
-                reason=f"{worker} failed {times} times in a row",
-                resolution=f"See `bisector log {state.name}`, mend it, then: bisector resume {state.name}",
-            )
-    for look in state.looks[-1:]:
-        failed = failed_looks(state, look.commit)
-        if len(failed) >= FAILED_LOOKS_TO_SKIP and not control_exists(state, failed[-1]):
-            commit = state.range.commits[look.commit]
-            return Pause(
-                reason=f"{commit.short} did not come up on {look.machine} {len(failed)} times ({look.reason}), "
+                reason=f"{commit.short} did not come up on {machine} {len(failed)} times ({last.reason}), "
                 "and no other kernel has booted there yet: the machine or the configuration may be at fault",
                 resolution=f"Check the console log and the kernel configuration, then: bisector resume {state.name}",
             )
     return None
+
+
+def _costs_now(state: SessionState) -> Costs:
+    """The lab's costs; a kernel that nobody has begun waits for the one that is being made."""
+    costs = costs_of(state)
+    begun = [build.started_at for build in state.builds.values() if build.outcome is None]
+    if not begun:
+        return costs
+    return replace(costs, build_s=costs.build_s + max(0.0, max(begun) + costs.build_s - state.last_at))
 
 
 def _go_on(state: SessionState, machine: str) -> list[Order]:
@@ -161,23 +192,21 @@ def _go_on(state: SessionState, machine: str) -> list[Order]:
     return [EndLook(machine=machine)]
 
 
-def _next(state: SessionState, plan: Plan, idle: frozenset[str], free: list[str]) -> list[Order]:
-    evidence, costs = evidence_of(state, plan.test), costs_of(state)
+def _next(
+    state: SessionState, plan: Plan, idle: frozenset[str], looks: Mapping[str, Look], evidence: Evidence, costs: Costs
+) -> list[Order]:
+    """New looks on kernels that are there, and a kernel to build: the first one a machine waits for, or ahead.
+
+    Where a build would disturb the runs, no look begins while a machine waits for a kernel, so that its turn comes.
+    """
+    wanted = [look for look in looks.values() if look.commit not in evidence.built]
+    still = plan.beside or not evidence.pending
     orders: list[Order] = []
-    wanted: Look | None = None
-    if free:
-        step = propose(plan.graph, evidence, costs, plan.options)
-        if isinstance(step, Finding):
-            all_free = len(free) == len(state.machines)
-            return [Finish(finding=step)] if all_free else []
-        if step.commit in evidence.built:
-            if plan.beside or BUILDER in idle:
-                orders.append(_boot_order(step, free[0]))
-        else:
-            wanted = step
-    if BUILDER in idle and (plan.beside or not orders):
+    if plan.beside or (BUILDER in idle and (still or not wanted)):
+        orders += [_boot_order(look, machine) for machine, look in looks.items() if look.commit in evidence.built]
+    if BUILDER in idle and still and (plan.beside or not orders):
         build = _build_order(state, plan, wanted, evidence, costs)
-        if build is not None and (plan.beside or wanted is not None):
+        if build is not None and (plan.beside or wanted):
             orders.append(build)
     return orders
 
@@ -187,11 +216,12 @@ def _boot_order(step: Look, machine: str) -> BootOrder:
 
 
 def _build_order(
-    state: SessionState, plan: Plan, wanted: Look | None, evidence: Evidence, costs: Costs
+    state: SessionState, plan: Plan, wanted: Sequence[Look], evidence: Evidence, costs: Costs
 ) -> BuildOrder | None:
-    if wanted is not None:
-        return BuildOrder(commit=wanted.commit, ahead=False, reason=wanted.reason)
-    if _stock(state, plan, evidence) >= KERNELS_IN_STOCK:
+    for look in wanted:
+        if look.commit not in state.builds:
+            return BuildOrder(commit=look.commit, ahead=False, reason=look.reason)
+    if _stock(state, plan, evidence) >= KERNELS_IN_STOCK * len(state.machines):
         return None
     unusable = skips(state).keys() | state.builds.keys()
     # Two runs of three often show already which of its outcomes a look will have.

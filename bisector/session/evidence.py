@@ -7,11 +7,9 @@ from statistics import median
 
 from bisector.model.outcome import Outcome, Verdict
 from bisector.recipe.schema import Recipe
-from bisector.search.types import Boot, Costs, Evidence, Options
+from bisector.search.types import Boot, Costs, Evidence, Options, Pending
+from bisector.session.machines import FAILED_LOOKS_TO_SKIP, KERNEL_FAILED, control_exists
 from bisector.session.state import Look, SessionState
-
-FAILED_LOOKS_TO_SKIP = 2
-"""A kernel that failed to come up is tried once more before its commit is skipped: labs hiccup."""
 
 FIRST_COSTS = Costs(build_s=120.0, boot_s=30.0, run_s=10.0)
 """Guesses until this lab has shown its own figures; only their ratios matter to the plan."""
@@ -33,11 +31,12 @@ def options_of(recipe: Recipe, *, higher_is_better: bool) -> Options:
 
 
 def evidence_of(state: SessionState, test: str, *, under_way: bool = False) -> Evidence:
-    """Every ended look with at least one whole run of `test`, what is built, and what is skipped.
+    """Every ended look with at least one whole run of `test`, what is pending, built, being built, and skipped.
 
     With `under_way` also the runs so far of looks that go on. The next look must not hang on them, it would change
     with every run; what is built ahead may.
     """
+    costs = costs_of(state)
     live = [look for look in state.looks if look.ended_at is None and look.runs] if under_way else []
     return Evidence(
         boots=tuple(_boot(state, look, test) for look in [*measured_looks(state), *live]),
@@ -47,6 +46,21 @@ def evidence_of(state: SessionState, test: str, *, under_way: bool = False) -> E
         marked_good=_marked(state, Verdict.GOOD),
         marked_bad=_marked(state, Verdict.BAD),
         now_s=state.last_at - state.started_at,
+        pending=tuple(_pending(state, look) for look in state.looks if look.ended_at is None),
+        coming={
+            commit: build.started_at + costs.build_s - state.started_at
+            for commit, build in state.builds.items()
+            if build.outcome is None
+        },
+    )
+
+
+def _pending(state: SessionState, look: Look) -> Pending:
+    return Pending(
+        commit=look.commit,
+        runs=look.planned_runs,
+        machine=state.machines.index(look.machine),
+        purpose=look.purpose,
     )
 
 
@@ -74,7 +88,7 @@ def skips(state: SessionState) -> dict[int, tuple[Outcome | None, str]]:
     """Commits that cannot be tested, each with the kind (None: a person said so) and the reason.
 
     A build that failed is the commit's fault at once. A kernel that does not come up is blamed only after
-    `FAILED_LOOKS_TO_SKIP` looks at it failed and its machine has proven itself with another kernel (the control).
+    `FAILED_LOOKS_TO_SKIP` looks at it failed and one of their machines has proven itself with another kernel.
     """
     found: dict[int, tuple[Outcome | None, str]] = {
         commit: (build.outcome, build.reason)
@@ -83,7 +97,7 @@ def skips(state: SessionState) -> dict[int, tuple[Outcome | None, str]]:
     }
     for commit in {look.commit for look in state.looks}:
         failed = failed_looks(state, commit)
-        if len(failed) >= FAILED_LOOKS_TO_SKIP and control_exists(state, failed[-1]):
+        if len(failed) >= FAILED_LOOKS_TO_SKIP and any(control_exists(state, look) for look in failed):
             found[commit] = (failed[-1].outcome, failed[-1].reason)
     for commit, verdict in state.marks.items():
         if verdict is Verdict.SKIPPED:
@@ -99,19 +113,11 @@ def failed_looks(state: SessionState, commit: int) -> list[Look]:
     for look in state.looks:
         if look.commit != commit or look.forgotten:
             continue
-        if look.outcome in (Outcome.BOOT_FAILED, Outcome.CRASHED, Outcome.WRONG_KERNEL):
+        if look.outcome in KERNEL_FAILED:
             failed.append(look)
         elif look.runs:
             failed.clear()
     return failed
-
-
-def control_exists(state: SessionState, failed: Look) -> bool:
-    """Has the machine of this failed look booted another commit's kernel in this session?"""
-    return any(
-        look.machine == failed.machine and look.commit != failed.commit and look.record is not None
-        for look in state.looks
-    )
 
 
 def costs_of(state: SessionState) -> Costs:

@@ -129,6 +129,7 @@ class SessionState:
     pause_resolution: str = ""
     answer: Answer | None = None
     paused_s: float = 0.0
+    resumed_at: float = 0.0
 
     def live_look(self, machine: str) -> Look | None:
         """The look that goes on at this machine, None if there is none."""
@@ -191,6 +192,7 @@ def _apply(state: SessionState, event: Event, at: float, indexes: Mapping[str, i
             _forget_unfinished_builds(state)
         case SessionResumed():
             state.paused_s += at - state.last_at
+            state.resumed_at = at
             if state.status is not Status.FINISHED:
                 state.status = Status.RUNNING
             state.pause_reason = state.pause_resolution = ""
@@ -245,12 +247,13 @@ def _apply_look(
     match event:
         case Booted():
             look.record, look.booted_at = event.record, at
-            state.troubles.pop(event.machine, None)
         case RunStarted():
             look.run_started = True
         case RunFinished():
             look.run_started = False
             look.runs.append(event.record)
+            # Not at the boot: a machine that boots and then fails every time is lost too.
+            state.troubles.pop(event.machine, None)
         case BootFailed() | RunFailed():
             _end_look(look, at, event.outcome, event.reason)
             look.artefact = event.artefact
