@@ -11,10 +11,13 @@ from bisector.history.worktree import WorkTree
 from bisector.kernel.builder import KernelBuilder
 from bisector.kernel.store import ImageCache
 from bisector.kernel.toolchain import check_host
+from bisector.lab.physical import PhysicalMachine
 from bisector.lab.qemu import EmbeddedMachine, check_programs
 from bisector.model.kernel import KernelImage
 from bisector.model.machine import BootRecord
 from bisector.model.sample import RunRecord
+from bisector.recipe.machines import EmbeddedMachine as EmbeddedPart
+from bisector.recipe.machines import SshMachine as SshPart
 from bisector.recipe.schema import Recipe
 from bisector.session.home import Home
 from bisector.session.ports import Machine, OnProgress
@@ -46,7 +49,7 @@ class Rig:
 class MeasuringMachine:
     """A lab machine with the suite on it: the port `session.ports.Machine`, put together from lab and bench."""
 
-    def __init__(self, machine: EmbeddedMachine, suite: SuiteRunner) -> None:
+    def __init__(self, machine: EmbeddedMachine | PhysicalMachine, suite: SuiteRunner) -> None:
         self._machine = machine
         self._suite = suite
 
@@ -74,7 +77,7 @@ class MeasuringMachine:
         return self._suite.run(self._machine, batches, log, on_progress=on_progress)
 
     def release(self) -> None:
-        """Shut it down."""
+        """Shut it down, or return it to its default kernel."""
         self._machine.release()
 
 
@@ -85,7 +88,8 @@ def check_tests(home: Home, recipe: Recipe) -> None:
 
 def check_lab(recipe: Recipe) -> None:
     """Raise MissingPackageError if this host lacks what the recipe's machines or builds need."""
-    check_programs()
+    if any(isinstance(machine, EmbeddedPart) for machine in recipe.machines):
+        check_programs()
     check_host(recipe.kernel.compiler)
 
 
@@ -104,7 +108,7 @@ def wire(home: Home, state: SessionState, recipe: Recipe) -> Rig:
     )
     suite = SuiteRunner(recipe.benchmark, _pinned_suite(home, folder / "suite"))
     machines: dict[str, Machine] = {
-        part.name: MeasuringMachine(EmbeddedMachine(part, folder / "machines" / part.name), suite)
+        part.name: MeasuringMachine(lab_machine(part, folder / "machines" / part.name, state.name), suite)
         for part in recipe.machines
     }
     return Rig(
@@ -114,6 +118,13 @@ def wire(home: Home, state: SessionState, recipe: Recipe) -> Rig:
         work_tree=tree,
         folder=folder / "build",
     )
+
+
+def lab_machine(part: EmbeddedPart | SshPart, folder: Path, session: str) -> EmbeddedMachine | PhysicalMachine:
+    """The machine of a recipe's entry; `folder` is the session's own. Raises MachineError without a pinned host key."""
+    if isinstance(part, SshPart):
+        return PhysicalMachine(part, folder, session=session)
+    return EmbeddedMachine(part, folder)
 
 
 def _pinned_suite(home: Home, folder: Path) -> Path:

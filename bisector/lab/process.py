@@ -67,11 +67,12 @@ class GuestProcess:
         if process is None:
             return
         if process.poll() is None:
-            process.terminate()
+            # Its whole group: it leads a session of its own, and a command line may be a pipeline.
+            _signal_group(process.pid, signal.SIGTERM)
             try:
                 process.wait(5)
             except subprocess.TimeoutExpired:
-                process.kill()
+                _signal_group(process.pid, signal.SIGKILL)
                 process.wait(30)
         self.record.unlink(missing_ok=True)
 
@@ -79,6 +80,11 @@ class GuestProcess:
         """End it, and the thread that kept it."""
         self.end()
         self._keeper.shutdown(wait=False)
+
+
+def _signal_group(leader: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(leader, number)
 
 
 def end_left_over(record: Path) -> int | None:

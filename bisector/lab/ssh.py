@@ -62,7 +62,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where a machine answers, who we are there, and which host keys we accept (lines "ssh-ed25519 AAAA...")."""
+    """Where a machine answers, who we are there, and which host keys we accept (lines "ssh-ed25519 AAAA...").
+
+    `jump` is the host to go through, if we cannot reach the machine ourselves.
+    """
 
     name: str
     host: str
@@ -70,6 +73,7 @@ class Target:
     user: str
     key: Path
     host_keys: tuple[str, ...]
+    jump: "Target | None" = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,41 +102,49 @@ class Shell:
     """Runs commands and moves files on one machine, one at a time; connects by itself when it must.
 
     `explain_loss` is called before a lost machine is reported: it may raise a better explanation (a kernel panic).
+    `greet` is called on every fresh connection before anything else runs on it: what it raises ends the connection.
     Not for use by two threads at once.
     """
 
     def __init__(
-        self, target: Target, *, limits: Limits | None = None, explain_loss: Callable[[], None] | None = None
+        self,
+        target: Target,
+        *,
+        limits: Limits | None = None,
+        explain_loss: Callable[[], None] | None = None,
+        greet: Callable[[], None] | None = None,
     ) -> None:
         self.target = target
         self.limits = limits or Limits()
         self._explain_loss = explain_loss or (lambda: None)
+        self._greet = greet or (lambda: None)
         self._connection: Any = None
 
     def connect(self) -> None:
         """Open a fresh connection, dropping the old one. Raises ConnectError."""
         self.close()
-        limits = self.limits
-        connection = _connection_to(self.target, limits)
+        hop, gateway = None, self.target.jump
         try:
-            # paramiko's own limits cover the steps; this one covers their sum, key exchange included.
-            with _deadline(limits.connect_s + limits.banner_s + limits.auth_s, connection.client.close):
-                connection.open()
-            _watch_silence(connection.transport.sock, limits.silence_s)
-        except _LOST as error:
-            connection.client.close()
-            failure = _connect_error(self.target, error)
+            if gateway is not None:
+                hop = _open(gateway, self.limits, None)
+            self._connection = _open(self.target, self.limits, hop)
+        except ConnectError as failure:
+            if hop is not None:
+                _close(hop)
             if failure.stage == "reach":
                 self._explain_loss()
-            raise failure from error
-        self._connection = connection
+            raise
+        try:
+            self._greet()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Drop the connection, if there is one."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(*_LOST):
-                connection.client.close()
+            _close(connection)
 
     def run(self, argv: Sequence[str], *, timeout_s: float) -> CommandResult:
         """Run one command to its end and return what it said; a failing command is an answer, not an error.
@@ -276,11 +288,34 @@ def _is_answer(error: BaseException) -> bool:
     return isinstance(error, OSError) and not isinstance(error, (TimeoutError, ConnectionError))
 
 
-def _connection_to(target: Target, limits: Limits) -> Any:
+def _open(target: Target, limits: Limits, hop: Any) -> Any:
+    connection = _connection_to(target, limits, hop)
+    try:
+        # paramiko's own limits cover the steps; this one covers their sum, key exchange included.
+        with _deadline(limits.connect_s + limits.banner_s + limits.auth_s, connection.client.close):
+            connection.open()
+        _watch_silence(connection.transport.sock, limits.silence_s)
+    except _LOST as error:
+        with suppress(*_LOST):
+            connection.client.close()
+        raise _connect_error(target, error) from error
+    return connection
+
+
+def _close(connection: Any) -> None:
+    with suppress(*_LOST):
+        connection.client.close()
+    if connection.gateway is not None:
+        with suppress(*_LOST):
+            connection.gateway.client.close()
+
+
+def _connection_to(target: Target, limits: Limits, hop: Any) -> Any:
     connection = fabric.Connection(
         target.host,
         user=target.user,
         port=target.port,
+        gateway=hop,
         # lazy: neither ~/.ssh/config nor /etc/fabric.yml may decide where a session's commands run.
         config=fabric.Config(lazy=True, overrides={"load_ssh_configs": False}),
         connect_timeout=limits.connect_s,

@@ -11,6 +11,9 @@ from pydantic_core import ErrorDetails
 from bisector.recipe.schema import Recipe
 from bisector.recipe.tree import Odd, Problem, Tree, meaning
 
+Loc = tuple[int | str, ...]
+"""Where a value stands: keys and indices from the root."""
+
 _WANTED = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -26,16 +29,26 @@ _WANTED = {
 _SHOWN = 60
 
 
-def explain(error: ErrorDetails, root: Tree) -> Problem | None:
-    """The problem that one of pydantic's errors is, for a recipe read into `root`; None for an echo of another."""
+def explain(error: ErrorDetails, root: Tree, *, model: type[BaseModel] = Recipe, prefix: Loc = ()) -> Problem | None:
+    """The problem that one of pydantic's errors is, for what was read into `root`; None for an echo of another.
+
+    `model` is what `root` was checked against, `prefix` where `root` itself stands.
+    """
     loc = error["loc"]
     tree, _ = root.find(loc)
-    path = dotted(loc)
+    path = dotted((*prefix, *_without_tags(loc, model)))
     kind = error["type"]
     if kind == "extra_forbidden":
-        return Problem(tree.key_place, f"{path}: unknown key{_suggestion(loc)}")
+        return Problem(tree.key_place, f"{path}: unknown key{_suggestion(loc, model)}")
     if kind in ("missing", "union_tag_not_found"):
-        return Problem(tree.place, f"{path or 'kind'}: this key is missing")
+        key = str(error["ctx"]["discriminator"]).strip("'") if kind == "union_tag_not_found" else ""
+        return Problem(tree.place, f"{'.'.join(part for part in (path, key) if part) or 'kind'}: this key is missing")
+    if kind == "union_tag_invalid":
+        key = str(error["ctx"]["discriminator"]).strip("'")
+        at = tree.child(key) or tree
+        return Problem(at.place, f"{path}.{key}: must be {error['ctx']['expected_tags']}, got {shown(at)}")
+    if kind == "value_error" and tree.mapping is not None and loc:
+        return Problem(tree.place, f"{path}: {error['ctx']['error']}")
     if kind == "value_error" and not loc:
         message = str(error["ctx"]["error"])
         named, _ = root.find((message.partition(":")[0],))
@@ -50,7 +63,7 @@ def explain(error: ErrorDetails, root: Tree) -> Problem | None:
     return Problem(tree.place, f"{path}: {_wrong_value(error)}, got {shown(tree)}")
 
 
-def dotted(loc: tuple[int | str, ...]) -> str:
+def dotted(loc: Loc) -> str:
     """`machines.0.clock`, the spelling `--set` takes."""
     return ".".join(str(element) for element in loc)
 
@@ -118,24 +131,40 @@ def _wrong_value(error: ErrorDetails) -> str:
     return error["msg"].replace("Input should be", "must be")
 
 
-def _suggestion(loc: tuple[int | str, ...]) -> str:
+def _suggestion(loc: Loc, root: type[BaseModel]) -> str:
     key = str(loc[-1])
-    here = sorted({name for model in _models_at(loc[:-1]) for name in model.model_fields})
+    here = sorted({name for model in _models_at(loc[:-1], root) for name in model.model_fields})
     if near := difflib.get_close_matches(key.lower().replace("-", "_"), here, n=1):
-        return f"; did you mean {dotted((*loc[:-1], near[0]))}?"
-    if elsewhere := [path for path in _all_paths(Recipe, ()) if path[-1] == key]:
+        return f"; did you mean {dotted((*_without_tags(loc, root)[:-1], near[0]))}?"
+    elsewhere = sorted({path for path in _all_paths(root, ()) if path[-1] == key}, key=len)
+    if elsewhere:
         return f" here; did you mean {' or '.join(map(dotted, elsewhere))}?"
     return f"; known here: {', '.join(here)}"
 
 
-def _models_at(loc: tuple[int | str, ...]) -> list[type[BaseModel]]:
-    """The models whose keys may stand at a path; several where the schema has a union."""
-    models: list[type[BaseModel]] = [Recipe]
+def _without_tags(loc: Loc, root: type[BaseModel]) -> Loc:
+    """A place as people write it: pydantic puts the tag of a union between an index and a key."""
+    kept: list[int | str] = []
+    for index, element in enumerate(loc):
+        models = _models_at(loc[:index], root)
+        if not any(element in _tags(model) and element not in model.model_fields for model in models):
+            kept.append(element)
+    return tuple(kept)
+
+
+def _models_at(loc: Loc, root: type[BaseModel]) -> list[type[BaseModel]]:
+    """The models whose keys may stand at a path; a union's tag chooses among several."""
+    models: list[type[BaseModel]] = [root]
     for element in loc:
-        # An index, or a union's tag, leads to no field: the models stay the same.
-        if found := [m for model in models for m in _models_in_field(model, element)]:
-            models = found
+        found = [m for model in models for m in _models_in_field(model, element)]
+        # An index leads to no field: the models stay the same.
+        models = found or [model for model in models if element in _tags(model)] or models
     return models
+
+
+def _tags(model: type[BaseModel]) -> list[object]:
+    fields = (model.model_fields.get(name) for name in ("kind", "method"))
+    return [tag for field in fields if field is not None for tag in typing.get_args(field.annotation)]
 
 
 def _models_in_field(model: type[BaseModel], name: int | str) -> list[type[BaseModel]]:
@@ -150,7 +179,7 @@ def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
         yield from _models_in(argument)
 
 
-def _all_paths(model: type[BaseModel], before: tuple[int | str, ...]) -> Iterator[tuple[int | str, ...]]:
+def _all_paths(model: type[BaseModel], before: Loc) -> Iterator[Loc]:
     for name, field in model.model_fields.items():
         yield (*before, name)
         for inner in _models_in(field.annotation):

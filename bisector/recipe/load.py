@@ -6,16 +6,18 @@
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
 from bisector.model.errors import RecipeError, UsageError
-from bisector.recipe.errors import dotted, explain
-from bisector.recipe.schema import Recipe
+from bisector.recipe.errors import Loc, dotted, explain
+from bisector.recipe.lab import PATH_KEYS, place_machines
+from bisector.recipe.schema import EmbeddedMachine, Recipe, SshMachine
 from bisector.recipe.tree import Place, Problem, TextError, Tree, decode, parse
 
 CONFIG_TARGETS = frozenset({"allnoconfig", "defconfig"})
@@ -42,6 +44,7 @@ def load_recipe(path_or_text: Path | str, *, overrides: Sequence[str] = ()) -> L
 
     A `Path` is a file; a `str` is a text if it holds a line feed, a file's path otherwise. Paths in a recipe are
     relative to its folder, paths in an override (and in a text) to the current directory: where they were typed.
+    Machines that the recipe only refers to (`kind: lab`) come from the machines file.
 
     Raises RecipeError whose `brief` lists every error as `file:line:column: path.to.key: message, got VALUE` in
     order of line, those of an override as `--set key=value: ...`; UsageError if the file cannot be read.
@@ -79,7 +82,7 @@ def canonical_text(recipe: Recipe) -> str:
 def _read(path_or_text: Path | str, overrides: Sequence[str]) -> tuple[Recipe, Tree, Path]:
     if isinstance(path_or_text, str) and "\n" in path_or_text:
         tree, problems = _tree_of(path_or_text, TEXT_SOURCE, overrides)
-        return _checked(tree, problems), tree, Path.cwd()
+        return _with_lab(tree, problems, Path.cwd()), tree, Path.cwd()
     path = Path(path_or_text)
     try:
         content = path.read_bytes()
@@ -94,7 +97,13 @@ def _read(path_or_text: Path | str, overrides: Sequence[str]) -> tuple[Recipe, T
     except TextError as error:
         raise _refusal([error.problem]) from None
     tree, problems = _tree_of(text, str(path), overrides)
-    return _checked(tree, problems), tree, path.resolve().parent
+    folder = path.resolve().parent
+    return _with_lab(tree, problems, folder), tree, folder
+
+
+def _with_lab(tree: Tree, problems: list[Problem], folder: Path) -> Recipe:
+    wrong, unplaced = place_machines(tree, folder)
+    return _checked(tree, problems + wrong, unplaced)
 
 
 def _tree_of(text: str, source: str, overrides: Sequence[str]) -> tuple[Tree, list[Problem]]:
@@ -149,11 +158,14 @@ def _override(root: Tree, option: str, rank: int) -> list[Problem]:
     return problems
 
 
-def _checked(tree: Tree, problems: list[Problem]) -> Recipe:
+def _checked(tree: Tree, problems: list[Problem], unplaced: Collection[int] = ()) -> Recipe:
+    """`unplaced` are machines whose reference is among the problems already."""
     try:
         recipe = Recipe.model_validate(tree.value())
     except ValidationError as invalid:
-        explained = [explain(error, tree) for error in invalid.errors(include_url=False)]
+        echoes = [("machines", index) for index in unplaced]
+        errors = [error for error in invalid.errors(include_url=False) if error["loc"][:2] not in echoes]
+        explained = [explain(error, tree) for error in errors]
         raise _refusal([*problems, *(problem for problem in explained if problem)]) from None
     if problems:
         raise _refusal(problems)
@@ -165,18 +177,31 @@ def _refusal(problems: list[Problem]) -> RecipeError:
     return RecipeError("\n".join(map(str, ordered)))
 
 
-def _named_paths(recipe: Recipe) -> dict[tuple[int | str, ...], str]:
-    named: dict[tuple[int | str, ...], str] = {("repo",): recipe.repo}
+def _named_paths(recipe: Recipe) -> dict[Loc, str]:
+    named: dict[Loc, str] = {("repo",): recipe.repo}
     if recipe.kernel.base not in CONFIG_TARGETS:
         named["kernel", "base"] = recipe.kernel.base
     for index, fragment in enumerate(recipe.kernel.fragments):
         named["kernel", "fragments", index] = fragment
+    for index, machine in enumerate(recipe.machines):
+        if isinstance(machine, SshMachine):
+            written = machine.model_dump()
+            for keys in PATH_KEYS:
+                if path := _at(written, keys):
+                    named["machines", index, *keys] = path
     return named
 
 
-def _absolute_paths(recipe: Recipe, tree: Tree, folder: Path) -> tuple[dict[tuple[int | str, ...], str], list[Problem]]:
+def _at(written: dict[str, Any], keys: Sequence[str]) -> str | None:
+    value: Any = written
+    for key in keys:
+        value = value.get(key) if value is not None else None
+    return value if value is None else str(value)
+
+
+def _absolute_paths(recipe: Recipe, tree: Tree, folder: Path) -> tuple[dict[Loc, str], list[Problem]]:
     """Every path the recipe names, absolute and free of links, by its key path."""
-    absolute: dict[tuple[int | str, ...], str] = {}
+    absolute: dict[Loc, str] = {}
     problems = []
     for loc, path in _named_paths(recipe).items():
         node, _ = tree.find(loc)
@@ -185,15 +210,29 @@ def _absolute_paths(recipe: Recipe, tree: Tree, folder: Path) -> tuple[dict[tupl
         resolved = os.path.realpath(base / os.path.expanduser(path))  # noqa: PTH111
         if resolved != resolved.strip():
             problems.append(Problem(node.place, f"{dotted(loc)}: must not end in white space, got {path!r}"))
+        if loc[0] == "machines" and not os.access(resolved, os.R_OK):
+            problems.append(Problem(node.place, f"{dotted(loc)}: not a readable file, got {path!r}"))
         absolute[loc] = resolved
     return absolute, problems
 
 
-def _with_paths(recipe: Recipe, paths: dict[tuple[int | str, ...], str]) -> Recipe:
+def _with_paths(recipe: Recipe, paths: dict[Loc, str]) -> Recipe:
     fragments = tuple(paths["kernel", "fragments", index] for index in range(len(recipe.kernel.fragments)))
     base = paths.get(("kernel", "base"), recipe.kernel.base)
     kernel = recipe.kernel.model_copy(update={"base": base, "fragments": fragments})
-    return recipe.model_copy(update={"repo": paths["repo",], "kernel": kernel})
+    machines = tuple(
+        _machine_with_paths(machine, {loc[2:]: path for loc, path in paths.items() if loc[:2] == ("machines", index)})
+        for index, machine in enumerate(recipe.machines)
+    )
+    return recipe.model_copy(update={"repo": paths["repo",], "kernel": kernel, "machines": machines})
+
+
+def _machine_with_paths(machine: EmbeddedMachine | SshMachine, paths: dict[Loc, str]) -> EmbeddedMachine | SshMachine:
+    own = {str(loc[0]): path for loc, path in paths.items() if len(loc) == 1}
+    jumps = {str(loc[1]): path for loc, path in paths.items() if len(loc) == 2}
+    if isinstance(machine, SshMachine) and machine.jump is not None:
+        return machine.model_copy(update={**own, "jump": machine.jump.model_copy(update=jumps)})
+    return machine.model_copy(update=own)
 
 
 def _digest(recipe: Recipe, tree: Tree) -> tuple[str, list[Problem]]:
@@ -201,7 +240,8 @@ def _digest(recipe: Recipe, tree: Tree) -> tuple[str, list[Problem]]:
     contents = {}
     problems = []
     for loc, path in _named_paths(recipe).items():
-        if loc == ("repo",):
+        # Keys say nothing of what is measured, and a digest of a private key is nobody's business.
+        if loc == ("repo",) or loc[0] == "machines":
             continue
         try:
             contents[dotted(loc)] = hashlib.sha256(Path(path).read_bytes()).hexdigest()

@@ -5,18 +5,14 @@ Strict: an unknown key, a number where text belongs, or NaN is an error with its
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import Field, model_validator
 
-Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
-PositiveInt = Annotated[int, Field(gt=0)]
-PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+from bisector.recipe.machines import EmbeddedMachine as EmbeddedMachine
+from bisector.recipe.machines import Machine, Name, Part, PositiveFloat, PositiveInt, Text
+from bisector.recipe.machines import SshMachine as SshMachine
 
 
-class KernelPart(_Part):
+class KernelPart(Part):
     """How kernels are made. Paths are relative to the recipe's folder.
 
     `base` is `allnoconfig`, `defconfig`, or the path of a complete configuration; `fragments` are laid over it;
@@ -33,7 +29,7 @@ class KernelPart(_Part):
     timeout_s: PositiveFloat = 7200.0
 
 
-class BenchmarkPart(_Part):
+class BenchmarkPart(Part):
     """What is measured: `test` decides, `also` are siblings measured in the same runs and reported."""
 
     test: Text = "page_test"
@@ -43,22 +39,7 @@ class BenchmarkPart(_Part):
     timeout_s: PositiveFloat = 600.0
 
 
-class EmbeddedMachine(_Part):
-    """The QEMU machine that the tool brings along. `clock: instructions` is icount: nearly no noise."""
-
-    kind: Literal["embedded"]
-    name: Text = "embedded"
-    clock: Literal["wall", "instructions"] = "instructions"
-    icount_shift: Annotated[int, Field(ge=0, le=10)] = 2
-    memory_mib: PositiveInt = 512
-    accelerator: Literal["try", "kvm", "tcg"] = "try"
-    cmdline: str = ""
-    boot_timeout_s: PositiveFloat = 180.0
-    build_beside_runs: bool | None = None
-    """May the builder, on the same host, work during a run? Default: yes with `instructions`, no with `wall`."""
-
-
-class SearchPart(_Part):
+class SearchPart(Part):
     """When to believe, and what to spend."""
 
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.99
@@ -70,16 +51,16 @@ class SearchPart(_Part):
     seed: Annotated[int, Field(ge=0)] = 1
 
 
-class Recipe(_Part):
+class Recipe(Part):
     """The whole of it. `good` and `bad` are revisions of `repo` (a path relative to the recipe's folder)."""
 
-    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+    name: Name
     repo: Text
     good: Text
     bad: Text
     kernel: KernelPart = KernelPart()
     benchmark: BenchmarkPart = BenchmarkPart()
-    machines: Annotated[tuple[EmbeddedMachine, ...], Field(min_length=1)]
+    machines: Annotated[tuple[Machine, ...], Field(min_length=1)]
     search: SearchPart = SearchPart()
 
     @model_validator(mode="after")

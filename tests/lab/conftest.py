@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lab.fakebox import USABLE, WHY_NOT, FakeBox, running_box
 from lab.machines import QUICK, SSHD, Sshd
 
 from bisector.lab.ssh import Shell
@@ -53,3 +54,11 @@ def any_shell(request: pytest.FixtureRequest, sshd: Sshd, tmp_path: Path) -> Ite
         yield shell
     finally:
         shell.close()
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[FakeBox]:
+    if not USABLE:
+        pytest.skip(WHY_NOT)
+    with running_box(tmp_path / "box") as box:
+        yield box

@@ -1,0 +1,260 @@
+"""One-shot boots by GRUB's `next_entry`, which GRUB itself clears before it boots the entry.
+
+Our entries stand in custom.cfg, which a generated grub.cfg reads last: no entry's number changes, nothing has to be
+generated anew, and the default is as it was. Source: GRUB manual, "Booting once-only" and "Environment block".
+"""
+
+import base64
+import hashlib
+import tempfile
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from bisector.lab.boot import grubcfg
+from bisector.lab.boot.grubcfg import Entry
+from bisector.lab.boot.method import MARK, OneShotError
+from bisector.lab.root import Root
+from bisector.model.errors import MachineError
+from bisector.model.kernel import KernelImage
+from bisector.recipe.machines import GrubBoot, SshMachine
+
+FOLDER = "/boot/bisector"
+"""Where our kernels lie. Nothing else is ever removed from /boot."""
+
+_WRITABLE = frozenset({"ext2", "xfs", "fat", "exfat", "jfs", "reiserfs"})
+"""Filesystems, in grub-probe's words, whose data GRUB can overwrite in place. Btrfs and ZFS checksum and copy."""
+
+_SPARE_BYTES = 4 << 20
+_PROBE = "probe"
+
+_INSPECT = """
+for d in /boot/grub /boot/grub2; do [ -s "$d/grub.cfg" ] && break; done
+[ -s "$d/grub.cfg" ] || { echo "there is no grub.cfg in /boot/grub or /boot/grub2" >&2; exit 1; }
+for t in grub grub2; do command -v "$t-editenv" >/dev/null && break; done
+command -v "$t-editenv" >/dev/null || { echo "there is neither grub-editenv nor grub2-editenv" >&2; exit 1; }
+[ -e "$d/grubenv" ] || "$t-editenv" "$d/grubenv" create
+say() { echo "@@$1"; shift; "$@" 2>/dev/null; echo; }
+say folder echo "$d"
+say tool echo "$t"
+say filesystem "$t-probe" --target=fs "$d"
+say abstraction "$t-probe" --target=abstraction "$d"
+say uuid "$t-probe" --target=fs_uuid /boot
+say path "$t-mkrelpath" /boot
+say environment "$t-editenv" "$d/grubenv" list
+say clears grep -c "save_env next_entry" "$d/grub.cfg"
+say reads grep -c "custom\\.cfg" "$d/grub.cfg"
+say cmdline cat /proc/cmdline
+say release uname -r
+say initrd sh -c 'cd /boot && ls "initrd.img-$(uname -r)" "initramfs-$(uname -r).img"'
+"""
+
+# Remains of uploads cut short go at once; ours only.
+_KERNELS = """
+mkdir -p "$1" && cd "$1" || exit 1
+rm -f -- *.part-*
+df -P -k . | awk 'NR == 2 { print $4 }'
+sha256sum "vmlinuz-$2" 2>/dev/null | cut -c 1-64 || true
+echo "@@"
+ls -1t | sed -n "s/^vmlinuz-//p"
+"""
+
+
+_CUSTOM = '[ -e "$1" ] || exit 0; stat -L -c %a "$1"; base64 "$1"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """What `_INSPECT` found."""
+
+    said: dict[str, str]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return _pairs(self.said["environment"])
+
+    @property
+    def grubenv(self) -> tuple[str, str]:
+        """The tool, and the file it edits."""
+        return f"{self.said['tool']}-editenv", f"{self.said['folder']}/grubenv"
+
+    def seen_by_grub(self, path: str) -> str:
+        """A path below /boot as GRUB sees it, whose root is the filesystem that /boot lies on."""
+        return self.said["path"].rstrip("/") + path.removeprefix("/boot")
+
+
+class GrubMethod:
+    """See `method.BootMethod`; GRUB 2.00 or newer, BIOS or EFI, with or without BLS entries of the distribution."""
+
+    def __init__(self, part: GrubBoot, machine: SshMachine, root: Root) -> None:
+        self._part = part
+        self._machine = machine
+        self._root = root
+        self._found: _Place | None = None
+        self._default: _Place | None = None
+
+    def preflight(self) -> None:
+        """Raises OneShotError unless GRUB here reads custom.cfg, knows `next_entry`, and can clear it."""
+        place = self._inspect()
+        said, where = place.said, place.said["folder"]
+        filesystem, abstraction = said["filesystem"], " ".join(said["abstraction"].split())
+        reasons = []
+        if not filesystem or not said["uuid"]:
+            reasons.append(f"{said['tool']}-probe cannot tell on which filesystem {where} lies")
+        elif filesystem not in _WRITABLE:
+            reasons.append(f"GRUB cannot write its environment on {filesystem}, where {where} lies")
+        if abstraction:
+            reasons.append(f"GRUB cannot write its environment through {abstraction}, where {where} lies")
+        if said["clears"] in ("", "0"):
+            reasons.append(f"{where}/grub.cfg does not clear next_entry (save_env next_entry)")
+        if said["reads"] in ("", "0"):
+            reasons.append(f"{where}/grub.cfg does not read custom.cfg")
+        if place.environment.get("saved_entry", "").startswith(grubcfg.ID_PREFIX):
+            reasons.append(f"the saved default is {place.environment['saved_entry']}, one of our own entries")
+        armed = place.environment.get("next_entry", "")
+        if armed and not armed.startswith(grubcfg.ID_PREFIX):
+            reasons.append(f"somebody has set the next boot to {armed!r} already")
+        if reasons:
+            raise OneShotError(
+                f"{self._machine.name}: one-shot boots by GRUB cannot be trusted here: {reasons[0]}",
+                details="\n".join(reasons),
+                resolution="An entry that is not cleared would be booted again and again. Put /boot on a plain "
+                "partition, run grub-mkconfig, or use another boot method.",
+            )
+        self._default = place
+        if armed:
+            self.disarm()
+
+    def arm_probe(self, token: str) -> bool:
+        """Boot the default's kernel and initramfs once by an entry of ours."""
+        place = self._require_default_place()
+        kernel = grubcfg.boot_image(place.said["cmdline"]) or place.seen_by_grub(
+            f"/boot/vmlinuz-{place.said['release']}"
+        )
+        beside = place.said["initrd"].split()
+        initrd = place.seen_by_grub(f"/boot/{beside[0]}") if beside else None
+        words = (*grubcfg.kernel_words(place.said["cmdline"]), f"{MARK}={token}")
+        self._write(add=[self._entry(_PROBE, kernel, initrd, words)])
+        self._set_next(grubcfg.ID_PREFIX + _PROBE)
+        return True
+
+    def install(self, image: KernelImage, *, running: str, anew: bool) -> None:
+        """Put `vmlinuz-RELEASE` into /boot/bisector and its entry into custom.cfg."""
+        place = self._require_default_place()
+        path = Path(image.path)
+        with path.open("rb") as file:
+            wanted = hashlib.file_digest(file, "sha256").hexdigest()
+        head, _, listed = self._root.script(_KERNELS, FOLDER, image.release).partition("@@\n")
+        free_kib, *there = head.split()
+        kernels = listed.split()
+        is_there = there == [wanted] and not anew
+        needed = 0 if is_there else path.stat().st_size + _SPARE_BYTES
+        self._make_room(kernels, {running, image.release}, int(free_kib) * 1024, needed)
+        if not is_there:
+            self._root.put(path, f"{FOLDER}/vmlinuz-{image.release}", 0o644)
+        words = (
+            *grubcfg.kernel_words(place.said["cmdline"]),
+            f"panic={self._part.panic_s}",
+            "oops=panic",
+            "softlockup_panic=1",
+            "hung_task_panic=1",
+            *self._machine.cmdline.split(),
+            f"{MARK}={image.release}",
+        )
+        kernel = place.seen_by_grub(f"{FOLDER}/vmlinuz-{image.release}")
+        initrd = place.seen_by_grub(self._part.initrd) if self._part.initrd else None
+        self._write(add=[self._entry(image.release, kernel, initrd, words)])
+
+    def boot_once(self, image: KernelImage) -> None:
+        """Set `next_entry`."""
+        self._set_next(grubcfg.ID_PREFIX + image.release)
+
+    def armed(self) -> str:
+        """GRUB's `next_entry`."""
+        return self._environment().get("next_entry", "")
+
+    def disarm(self) -> None:
+        """Unset `next_entry` if it is an entry of ours; somebody else's is left to them."""
+        if self._environment().get("next_entry", "").startswith(grubcfg.ID_PREFIX):
+            self._root.script('"$1" "$2" unset next_entry && sync', *self._place().grubenv)
+
+    def require_default(self) -> None:
+        """Raises OneShotError if the saved default changed since `preflight`."""
+        before = self._require_default_place().environment.get("saved_entry", "")
+        now = self._environment().get("saved_entry", "")
+        if now != before:
+            raise OneShotError(
+                f"{self._machine.name}: the default entry was changed during the session",
+                details=f"saved_entry is {now or 'not set'}, was {before or 'not set'}",
+                resolution=f"Set it back: grub-set-default {before}" if before else "Unset it: grub-editenv - unset",
+            )
+
+    def _inspect(self) -> _Place:
+        said = self._root.script(_INSPECT)
+        sections = (part.partition("\n") for part in ("\n" + said).split("\n@@")[1:])
+        self._found = _Place(said={name: content.strip("\n") for name, _, content in sections})
+        return self._found
+
+    def _place(self) -> _Place:
+        """Where things are, which does not change: looked up once."""
+        return self._found or self._inspect()
+
+    def _environment(self) -> dict[str, str]:
+        return _pairs(self._root.script('"$1" "$2" list', *self._place().grubenv))
+
+    def _require_default_place(self) -> _Place:
+        if self._default is None:
+            self.preflight()
+        assert self._default is not None
+        return self._default
+
+    def _entry(self, name: str, kernel: str, initrd: str | None, words: tuple[str, ...]) -> Entry:
+        uuid = self._require_default_place().said["uuid"]
+        return Entry(name=name, filesystem=uuid, kernel=kernel, initrd=initrd, cmdline=words)
+
+    def _make_room(self, kernels: list[str], kept: set[str], free_bytes: int, needed_bytes: int) -> None:
+        others = [release for release in kernels if release not in kept]
+        old = others[max(0, self._part.keep - 1) :]
+        if old:
+            free_bytes = self._remove(old)
+            others = [release for release in others if release not in old]
+        if free_bytes < needed_bytes and others:
+            free_bytes = self._remove(others)
+        if free_bytes < needed_bytes:
+            raise MachineError(
+                f"{self._machine.name}: /boot is full: {needed_bytes >> 20} MiB are needed, {free_bytes >> 20} free",
+                details="Of the kernels in /boot/bisector only the running one and the one to be booted are left.",
+                resolution="Remove kernels that the machine no longer needs, then resume.",
+            )
+
+    def _remove(self, releases: list[str]) -> int:
+        """Remove our kernels and their entries, entries first: none may point to nothing. The bytes free then."""
+        self._write(drop=releases)
+        script = 'cd "$1" || exit 1; shift; rm -f -- "$@"; sync; df -P -k . | awk "NR == 2 { print \\$4 }"'
+        return int(self._root.script(script, FOLDER, *(f"vmlinuz-{release}" for release in releases))) * 1024
+
+    def _write(self, *, add: Collection[Entry] = (), drop: Collection[str] = ()) -> None:
+        remote = f"{self._place().said['folder']}/custom.cfg"
+        mode, _, encoded = self._root.script(_CUSTOM, remote).partition("\n")
+        # Whatever bytes others wrote into it come back as they were.
+        before = base64.b64decode(encoded).decode("latin-1")
+        after = grubcfg.with_entries(before, add=add, drop=drop)
+        if after == before:
+            return
+        with tempfile.NamedTemporaryFile(prefix="custom.cfg-") as file:
+            file.write(after.encode("latin-1"))
+            file.flush()
+            self._root.put(Path(file.name), remote, int(mode or "644", 8))
+
+    def _set_next(self, entry_id: str) -> None:
+        tool, grubenv = self._place().grubenv
+        said = self._root.script('"$1" "$2" set "next_entry=$3" && sync && "$1" "$2" list', tool, grubenv, entry_id)
+        if f"next_entry={entry_id}" not in said.splitlines():
+            raise OneShotError(
+                f"{self._machine.name}: {tool} says it has set next_entry, but it has not", details=said.strip()
+            )
+
+
+def _pairs(listed: str) -> dict[str, str]:
+    pairs = (line.partition("=") for line in listed.splitlines())
+    return {key: value for key, equals, value in pairs if equals}

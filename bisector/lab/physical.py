@@ -1,0 +1,300 @@
+"""A physical lab machine over SSH: leased, rebooted into one kernel after the other, returned to its default."""
+
+import getpass
+import os
+import socket
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from bisector.lab import proof
+from bisector.lab.boot import boot_method
+from bisector.lab.boot.method import MARK, OneShotError
+from bisector.lab.bringup import BringUp
+from bisector.lab.console import ConsoleFile, ConsoleText
+from bisector.lab.jobs import Jobs
+from bisector.lab.known_hosts import pinned_keys
+from bisector.lab.lease import Lease, new_token
+from bisector.lab.process import GuestProcess, end_left_over
+from bisector.lab.reboot import OnWait, Rebooter, Running, UnreachableError, running_now
+from bisector.lab.root import Root
+from bisector.lab.ssh import ConnectError, Limits, Shell, Target
+from bisector.lab.watch import QuietJobs, end_left_over_jobs, require_alone
+from bisector.model.errors import KernelError, LabError, MachineError
+from bisector.model.kernel import KernelImage
+from bisector.model.machine import BootRecord, MachineFacts
+from bisector.model.outcome import Outcome
+from bisector.model.progress import OnProgress, Progress
+from bisector.recipe.machines import JumpHost, SshMachine
+
+_OF_THIS_BOOT = ("BOOT_IMAGE=", "initrd=", f"{MARK}=")
+"""Words of the kernel's command line that differ between two boots of one machine and change nothing."""
+
+
+class PhysicalMachine:
+    """One machine, under one session's lease. `folder` is the session's: the lease's token, what was proven once.
+
+    Calls come from one thread at a time; `check` and `release` are harmless at any moment.
+    """
+
+    def __init__(self, config: SshMachine, folder: Path, *, session: str, limits: Limits | None = None) -> None:
+        self._config = config
+        self._folder = folder.absolute()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._shell = Shell(target_of(config), limits=limits, explain_loss=self.check, greet=self._require_same_boot)
+        self._root = Root(self._shell, sudo=config.sudo)
+        self._method = boot_method(config, self._root)
+        self._lease = Lease(
+            self._root,
+            f"{config.state_folder}/lease",
+            token=self._token(),
+            holder=f"{_this_user()}@{socket.gethostname()}",
+            session=session,
+            length_s=config.lease_h * 3600,
+        )
+        self._rebooter = Rebooter(config, self._root, may_touch=self._may_touch)
+        self._jobs = Jobs(self._shell, check=self.check, reconnect_s=config.boot_timeout_s)
+        self._console_process = GuestProcess(self._folder / "console.json")
+        self._console: ConsoleFile | None = None
+        self._image: KernelImage | None = None
+        self._proven_boot: str | None = None
+        self._bring_up = BringUp(self._root, self._method, self._rebooter, console=self._console_text)
+        self._prepared = False
+        # Whether the lease is ours is also known after a restart: a machine that does not answer may be power-cycled
+        # by the session that held it, and by nobody else.
+        self._leased = self._folder / "leased"
+
+    @property
+    def name(self) -> str:
+        """The name people gave it."""
+        return self._config.name
+
+    @property
+    def shell(self) -> Shell:
+        """The shell on it. Connects by itself, but never to another boot than the one that was proven."""
+        return self._shell
+
+    @property
+    def jobs(self) -> QuietJobs:
+        """Jobs under the running kernel."""
+        return QuietJobs(self._jobs, self._require_ours_alone)
+
+    def put(self, local: Path, remote: str, *, mode: int) -> None:
+        """Upload a file, compare checksums, set its mode. Raises MachineError, or KernelError after a crash."""
+        folder = remote.rpartition("/")[0] or "/"
+        self._shell.check(("mkdir", "-p", folder), timeout_s=30)
+        self._shell.put(local, remote, mode)
+
+    def recover(self) -> None:
+        """End the jobs that a dead controller left, and take back the one-shot boot that it may have set.
+
+        A machine that does not answer is left to the next boot, which has means for that. Raises MachineError when
+        somebody else holds it.
+        """
+        end_left_over(self._console_process.record)
+        self._forget_boot()
+        try:
+            self._shell.connect()
+        except ConnectError as error:
+            if error.stage == "reach":
+                return
+            raise
+        self._take_lease()
+        end_left_over_jobs(self._root)
+        self._method.disarm()
+
+    def boot(self, image: KernelImage, *, console: Path, on_progress: OnProgress) -> BootRecord:
+        """Boot this kernel once and prove that it runs. The machine's console, where there is one, goes to `console`.
+
+        Raises KernelError: crashed (a panic was seen), boot_failed or wrong_kernel (it did not come up, and a control
+        did); or MachineError, and UnreachableError when only a person can help.
+        """
+        started = time.monotonic()
+        console.write_bytes(b"")
+        self._forget_boot()
+        self._image = image
+
+        def on_wait(text: str) -> None:
+            self._console_text()
+            on_progress(Progress(fraction=None, text=text))
+
+        here = self._prepare(on_wait)
+        self._follow_console(console)
+        running = self._bring_up.bring_up(image, here, on_wait)
+        facts = self._facts(running)
+        require_alone(self._shell, self._config.ignore_logins)
+        self._lease.renew()
+        self._proven_boot = running.boot_id
+        return BootRecord(
+            boot_id=running.boot_id,
+            release=running.release,
+            build_id=running.build_id,
+            facts=facts,
+            duration_s=time.monotonic() - started,
+            artefact="",
+        )
+
+    def check(self) -> None:
+        """Look at the console, if there is one. Raises KernelError after a panic or an oops of a proven kernel."""
+        if self._console is None or self._proven_boot is None:
+            return
+        fault = self._console.poll().fault
+        if fault is not None:
+            raise KernelError(
+                f"{self._kernel()} crashed ({fault.fault}): {fault.lines[0][:200]}",
+                outcome=Outcome.CRASHED,
+                details="\n".join(fault.lines),
+            )
+
+    def release(self) -> None:
+        """Return the machine to its default kernel and give the lease back. Never raises a LabError."""
+        self._forget_boot()
+        if self._leased.exists():
+            with suppress(LabError):
+                self._lease.renew()
+                self._method.disarm()
+                here = running_now(self._root)
+                if self._bring_up.away or here.mark:
+                    self._rebooter.reboot(here, lambda _: None)
+                    self._bring_up.away = False
+                self._lease.drop()
+                self._leased.unlink()
+        self._shell.close()
+
+    def _prepare(self, on_wait: OnWait) -> Running:
+        """Reach the machine, make it ours, and know that one-shot boots hold here."""
+        try:
+            self._shell.connect()
+            here = running_now(self._root)
+        except ConnectError as error:
+            if error.stage != "reach":
+                raise
+            here = self._bring_back(error, on_wait)
+        self._take_lease()
+        require_alone(self._shell, self._config.ignore_logins)
+        if self._prepared:
+            return here
+        self._method.disarm()
+        if here.mark:
+            here = self._rebooter.reboot(here, on_wait).running
+            if here.mark:
+                raise OneShotError(
+                    f"{self.name}: after a reboot it still runs our kernel {here.release}, not its default",
+                    resolution="Set the machine's default entry to a kernel of its own, then resume.",
+                )
+        self._method.preflight()
+        marker = self._folder / "one-shot-proven"
+        if not marker.exists():
+            here = self._bring_up.prove_one_shot(here, on_wait)
+            marker.write_text(f"{self._config.boot.method}\n")
+        self._prepared = True
+        return here
+
+    def _bring_back(self, error: ConnectError, on_wait: OnWait) -> Running:
+        said = f"{error.brief}: {error.details}"
+        if not self._leased.exists():
+            raise UnreachableError(
+                f"{self.name} does not answer, and nobody knows whose it is: its power was not touched",
+                details=said,
+                resolution="Bring it up, then resume.",
+            )
+        return self._rebooter.cut_power(None, on_wait, [said]).running
+
+    def _console_text(self) -> ConsoleText | None:
+        return None if self._console is None else self._console.poll()
+
+    def _require_same_boot(self) -> None:
+        """Greets every new connection: after a reboot that nobody ordered nothing may go on as if it had not been."""
+        if self._proven_boot is None:
+            return
+        here = running_now(self._root)
+        if here.boot_id == self._proven_boot:
+            return
+        proven, self._proven_boot = self._proven_boot, None
+        # Somebody who took the machine may have rebooted it.
+        self._lease.renew()
+        fault = self._console.poll().fault if self._console is not None else None
+        raise KernelError(
+            f"{self._kernel()} crashed: the machine rebooted by itself and runs {here.release} now",
+            outcome=Outcome.CRASHED,
+            details="\n".join(fault.lines) if fault else f"boot id {here.boot_id}, was {proven}",
+        )
+
+    def _require_ours_alone(self) -> None:
+        self._lease.renew()
+        require_alone(self._shell, self._config.ignore_logins)
+
+    def _may_touch(self) -> None:
+        """Before anything that ends what runs there. A machine that cannot be asked is one that we hold still."""
+        try:
+            self._lease.renew()
+        except ConnectError:
+            return
+
+    def _take_lease(self) -> None:
+        self._lease.take()
+        self._leased.touch()
+
+    def _token(self) -> str:
+        """The same after a restart of the controller, so that a session finds its own lease again."""
+        path = self._folder / "lease-token"
+        if not path.exists():
+            path.write_text(new_token())
+        return path.read_text().strip()
+
+    def _follow_console(self, path: Path) -> None:
+        if self._config.console is None:
+            return
+        self._console = ConsoleFile(path)
+        variables = (f"BISECTOR_MACHINE={self.name}", f"BISECTOR_HOST={self._config.host}")
+        self._console_process.start(["env", *variables, "sh", "-c", self._config.console], stderr=path)
+
+    def _forget_boot(self) -> None:
+        self._proven_boot = None
+        self._console_process.end()
+        console, self._console = self._console, None
+        if console is not None:
+            console.finish()
+
+    def _facts(self, running: proof.RunningKernel) -> MachineFacts:
+        facts = dict(running.facts)
+        words = facts.get("cmdline", "").split()
+        facts["cmdline"] = " ".join(word for word in words if not word.startswith(_OF_THIS_BOOT))
+        facts["boot method"] = self._config.boot.method
+        wrong = [
+            f"{name}: {facts.get(name, 'not told')}, expected {value}"
+            for name, value in sorted(self._config.facts.items())
+            if facts.get(name) != value
+        ]
+        if wrong:
+            raise MachineError(
+                f"{self.name} is not as its entry says: {wrong[0]}",
+                details="\n".join(wrong),
+                resolution="Set the machine up so, or correct facts: in its entry.",
+            )
+        return MachineFacts(pairs=tuple(sorted(facts.items())))
+
+    def _kernel(self) -> str:
+        return "The kernel" if self._image is None else f"The kernel of {self._image.commit[:12]}"
+
+
+def target_of(config: SshMachine) -> Target:
+    """Where a machine of the recipe answers. Raises MachineError if its known_hosts file pins no key for it."""
+    jump = None if config.jump is None else _target(f"{config.name}'s jump host", config.jump, None)
+    return _target(config.name, config, jump)
+
+
+def _target(name: str, host: SshMachine | JumpHost, jump: Target | None) -> Target:
+    keys = host.host_key
+    if host.known_hosts is not None:
+        keys = pinned_keys(Path(host.known_hosts), host.host, host.port)
+    return Target(
+        name=name, host=host.host, port=host.port, user=host.user, key=Path(host.key), host_keys=keys, jump=jump
+    )
+
+
+def _this_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -1,0 +1,178 @@
+"""The kinds of lab machines that a recipe or the machines file can name, and how each is reached and booted."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+PositiveInt = Annotated[int, Field(gt=0)]
+PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Port = Annotated[int, Field(ge=1, le=65535)]
+ShellCommand = Text
+"""A line for `sh -c`. It runs on this computer, with $BISECTOR_MACHINE and $BISECTOR_HOST set."""
+
+
+class Part(BaseModel):
+    """Strict: an unknown key or a number where text belongs is an error."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class EmbeddedMachine(Part):
+    """The QEMU machine that the tool brings along. `clock: instructions` is icount: nearly no noise."""
+
+    kind: Literal["embedded"]
+    name: Text = "embedded"
+    clock: Literal["wall", "instructions"] = "instructions"
+    icount_shift: Annotated[int, Field(ge=0, le=10)] = 2
+    memory_mib: PositiveInt = 512
+    accelerator: Literal["try", "kvm", "tcg"] = "try"
+    cmdline: str = ""
+    boot_timeout_s: PositiveFloat = 180.0
+    build_beside_runs: bool | None = None
+    """May the builder, on the same host, work during a run? Default: yes with `instructions`, no with `wall`."""
+
+
+class _Host(Part):
+    host: Text
+    port: Port = 22
+    user: Text = "root"
+    key: Text
+    """The private key's file."""
+    host_key: tuple[Text, ...] = ()
+    """Pinned host keys, as ssh-keyscan prints them without the name: "ssh-ed25519 AAAA..."."""
+    known_hosts: Text | None = None
+    """A file in OpenSSH's format instead; only its lines for this host and port count."""
+
+    @model_validator(mode="after")
+    def _proves_its_identity(self) -> "_Host":
+        if bool(self.host_key) == bool(self.known_hosts):
+            raise ValueError("must have either host_key (a list of 'ssh-ed25519 AAAA...') or known_hosts (a file)")
+        return self
+
+
+class JumpHost(_Host):
+    """The host that a machine is reached through."""
+
+
+class GrubBoot(Part):
+    """One-shot boots by GRUB's `next_entry`; our entries stand in GRUB's custom.cfg and the default is never changed.
+
+    `initrd` is the path, on the machine, of an initramfs for the test kernels. `keep` is how many of our own kernels
+    stay in /boot. `panic_s` is `panic=` of the test entries: how long a panicked kernel waits before it reboots.
+    """
+
+    method: Literal["grub"]
+    initrd: Text | None = None
+    keep: PositiveInt = 3
+    panic_s: PositiveInt = 10
+
+
+class HookBoot(Part):
+    """The user's own commands, for whatever boots a kernel once: TFTP, PXE, a bootloader that we do not know.
+
+    They get $BISECTOR_IMAGE, $BISECTOR_RELEASE, $BISECTOR_COMMIT, $BISECTOR_CMDLINE besides the machine's name and
+    address, and must end with 0. `where` is the side they run on: on the machine the image was uploaded before.
+    `preflight` must prove that `boot_once` holds for one boot only, `armed` prints the release that the next boot would
+    take (nothing: the default), `disarm` takes `boot_once` back, `prune` removes what `install` put there.
+    """
+
+    method: Literal["hook"]
+    where: Literal["here", "machine"] = "here"
+    preflight: Text | None = None
+    install: Text
+    boot_once: Text
+    armed: Text | None = None
+    disarm: Text | None = None
+    prune: Text | None = None
+    timeout_s: PositiveFloat = 300.0
+
+
+class Power(Part):
+    """How to cut a machine's power: `cycle`, or `off` and `on`. What a command says is not believed, a new boot is."""
+
+    cycle: ShellCommand | None = None
+    off: ShellCommand | None = None
+    on: ShellCommand | None = None
+    pause_s: PositiveFloat = 5.0
+    timeout_s: PositiveFloat = 60.0
+
+    @model_validator(mode="after")
+    def _cuts_and_restores(self) -> "Power":
+        if (self.cycle is None) == (self.off is None) or (self.off is None) != (self.on is None):
+            raise ValueError("must have either cycle, or off and on")
+        return self
+
+
+class SshMachine(_Host):
+    """A machine reached over SSH, that a bootloader boots into the kernel to be tested, once.
+
+    `facts` are what proof of the kernel must find, by the names of `MachineFacts` ("governor: performance").
+    `ignore_logins` are users whose being logged in does not spoil a sample. `console` is a command that prints the
+    machine's serial console for as long as it runs. `lease_h` is how long after its last sign of life a controller
+    still holds the machine.
+    """
+
+    kind: Literal["ssh"]
+    name: Name
+    tags: tuple[Text, ...] = ()
+    jump: JumpHost | None = None
+    sudo: bool = False
+    boot: Annotated[GrubBoot | HookBoot, Field(discriminator="method")]
+    cmdline: str = ""
+    power: Power | None = None
+    console: ShellCommand | None = None
+    boot_timeout_s: PositiveFloat = 600.0
+    shutdown_timeout_s: PositiveFloat = 180.0
+    """How long the old kernel may take to go down after a reboot was ordered."""
+    facts: dict[str, Text] = {}
+    ignore_logins: tuple[Text, ...] = ()
+    lease_h: PositiveFloat = 2.0
+    state_folder: Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9._/-]+$")] = "/var/lib/bisector"
+    """Where the machine keeps the lease and uploaded kernels: it must survive a reboot."""
+
+    @property
+    def clock(self) -> Literal["wall"]:
+        """A real machine has real time."""
+        return "wall"
+
+    @property
+    def build_beside_runs(self) -> Literal[True]:
+        """The builder works on another computer."""
+        return True
+
+
+Machine = Annotated[EmbeddedMachine | SshMachine, Field(discriminator="kind")]
+
+
+class LabReference(Part):
+    """`kind: lab` in a recipe: machines of the machines file, by name or as many as wanted by tags."""
+
+    kind: Literal["lab"]
+    name: Name | None = None
+    tags: tuple[Text, ...] = ()
+    count: PositiveInt = 1
+    file: Text | None = None
+    """Another machines file than the user's; relative to the recipe's folder."""
+
+    @model_validator(mode="after")
+    def _names_or_describes(self) -> "LabReference":
+        if (self.name is None) == (not self.tags):
+            raise ValueError("must have either name, or tags")
+        if self.name is not None and self.count != 1:
+            raise ValueError("has a name and count: count is for tags")
+        return self
+
+
+class LabFile(Part):
+    """The machines file: entries as a recipe's `machines` has them."""
+
+    machines: Annotated[tuple[Machine, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _names_are_distinct(self) -> "LabFile":
+        names = [machine.name for machine in self.machines]
+        if len(set(names)) != len(names):
+            raise ValueError(f"machines: a name stands twice in {', '.join(names)}")
+        return self

@@ -1,0 +1,349 @@
+"""A lab machine without the metal: a real sshd in a mount and PID namespace of its own, and a firmware of ours.
+
+Inside, /boot, /var/lib, /tmp, the boot id, the kernel's notes and its command line are files of this box; uname,
+reboot and grub-probe are scripts; grub-editenv is the real one. The firmware reads the real grubenv and custom.cfg as
+GRUB would, looks into the image that the chosen entry names, and starts a new sshd, or does what it was told to.
+Cutting the power kills PID 1 of the namespace, and with it everything.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from lab.machines import SSHD, free_port, image_at, make_key, wait_until
+
+from bisector.kernel.elf import build_id
+from bisector.model.kernel import KernelImage
+from bisector.recipe.machines import SshMachine
+
+DEFAULT_RELEASE = "6.1.0-37-amd64"
+DEFAULT_BUILD_ID = "d0" * 20
+UUID = "0a1b2c3d-0000-4000-8000-000000000001"
+
+MISSING = [name for name in ("unshare", "grub-editenv", "setpriv") if shutil.which(name) is None]
+USABLE = SSHD is not None and os.getuid() == 0 and not MISSING
+WHY_NOT = "needs root, sshd (openssh-server), grub-editenv (grub-common) and unshare"
+
+GRUB_CFG = """\
+if [ -s $prefix/grubenv ]; then
+  load_env
+fi
+if [ "${next_entry}" ] ; then
+   set default="${next_entry}"
+   set next_entry=
+   save_env next_entry
+   set boot_once=true
+else
+   set default="${saved_entry}"
+fi
+menuentry 'Debian GNU/Linux' --id gnulinux-simple {
+\tlinux /boot/vmlinuz-6.1.0-37-amd64 root=UUID=0a1b ro quiet
+\tinitrd /boot/initrd.img-6.1.0-37-amd64
+}
+if [ -f  ${config_directory}/custom.cfg ]; then
+  source ${config_directory}/custom.cfg
+fi
+"""
+
+_INIT = """
+set -e
+mount --make-rprivate /
+mount --rbind "$1" /mnt
+for file in sys/kernel/random/boot_id cmdline; do mount --bind "/mnt/proc/${file##*/}" "/proc/$file"; done
+mount --bind /mnt/proc/notes /sys/kernel/notes
+mount --bind /mnt/boot /boot
+mount --bind /mnt/var /var/lib
+mount --bind /mnt/tmp /tmp
+exec "$2" -D -e -f /mnt/sshd_config
+"""
+
+_SCRIPTS = {
+    "uname": '[ "$*" = -r ] && exec cat /mnt/proc/release\nexec /usr/bin/uname "$@"',
+    "reboot": 'case "$*" in *f*) echo forced;; *) echo reboot;; esac >/mnt/wire',
+    "systemctl": '[ "$1" = reboot ] || exit 1\n[ -e /mnt/no-reboot ] && exit 0\nexec /mnt/bin/reboot',
+    "who": "cat /mnt/who 2>/dev/null",
+    "grub-probe": 'cat "/mnt/probe/${1#--target=}"',
+    "grub-mkrelpath": 'echo "$1"',
+}
+
+PANIC = "Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)"
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def gnu_note(build_id: str) -> bytes:
+    content = bytes.fromhex(build_id)
+    return struct.pack("<III", 4, len(content), 3) + b"GNU\0" + content
+
+
+def fake_kernel(folder: Path, index: int, *, then: str = "run") -> KernelImage:
+    """An image that the firmware understands: `then` is run, panic or hang."""
+    commit = f"{index:02x}" * 20
+    release, build = f"6.1.0-bisector-{commit[:12]}", f"{index + 100:02x}" * 20
+    path = folder / f"bzImage-{index}"
+    path.write_text(json.dumps({"release": release, "build_id": build, "then": then}) + " " * 2000)
+    return replace(image_at(path), commit=commit, release=release, build_id=build)
+
+
+@dataclass
+class FakeBox:
+    """One box. What it is to do wrong is set in its fields, at any time; `boots` tells what was booted and why."""
+
+    root: Path
+    name: str = "box1"
+    boot_s: float = 0.1
+    linger_s: float = 0.0
+    deaf_to: set[str] = field(default_factory=set)  # reboot, forced, cut
+    dead_until_cut: bool = False
+    sticky: bool = False
+    ignores_entry: bool = False
+    stale: list[Path] = field(default_factory=list)  # booted instead of the entry's image, one after the other
+    boots: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for name in ("boot/grub", "boot/bisector", "proc", "bin", "var", "tmp", "probe"):
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+        (self.root / "tmp").chmod(0o1777)
+        self.port = free_port()
+        self.host_public = make_key(self.root / "host_key")
+        (self.root / "authorized_keys").write_text(make_key(self.root / "user_key") + "\n")
+        for name, body in _SCRIPTS.items():
+            (self.root / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
+            (self.root / "bin" / name).chmod(0o755)
+        for name, said in (("fs", "ext2"), ("abstraction", ""), ("fs_uuid", UUID)):
+            (self.root / "probe" / name).write_text(said + "\n")
+        (self.root / "boot/grub/grub.cfg").write_text(GRUB_CFG)
+        (self.root / "boot/vmlinuz-6.1.0-37-amd64").write_text(
+            json.dumps({"release": DEFAULT_RELEASE, "build_id": DEFAULT_BUILD_ID, "then": "run"})
+        )
+        (self.root / "boot/initrd.img-6.1.0-37-amd64").write_text("initramfs")
+        self.editenv("create")
+        self.console.touch()
+        os.mkfifo(self.root / "wire")
+        # Both ends, so that neither we nor the box's scripts ever wait for the other.
+        self._wire = os.fdopen(os.open(self.root / "wire", os.O_RDWR), "r+b", buffering=0)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._switch = threading.RLock()
+        self._firmware = threading.Thread(target=self._watch, daemon=True)
+
+    @property
+    def console(self) -> Path:
+        return self.root / "console.log"
+
+    @property
+    def power_command(self) -> str:
+        return f"echo cut >{shlex.quote(str(self.root / 'wire'))}"
+
+    def config(self, **changes: Any) -> SshMachine:
+        """The box's entry, quick to give up."""
+        entry: dict[str, Any] = {
+            "kind": "ssh",
+            "name": self.name,
+            "host": "127.0.0.1",
+            "port": self.port,
+            "key": str(self.root / "user_key"),
+            "host_key": (self.host_public,),
+            "boot": {"method": "grub"},
+            "boot_timeout_s": 4.0,
+            "shutdown_timeout_s": 2.0,
+        }
+        if "power" not in changes:
+            changes["power"] = {"cycle": self.power_command, "pause_s": 0.1}
+        return SshMachine.model_validate({**entry, **changes})
+
+    def editenv(self, *arguments: str) -> str:
+        command = ["grub-editenv", str(self.root / "boot/grub/grubenv"), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return dict(line.split("=", 1) for line in self.editenv("list").splitlines())
+
+    @property
+    def release(self) -> str:
+        return (self.root / "proc/release").read_text().strip()
+
+    @property
+    def boot_id(self) -> str:
+        return (self.root / "proc/boot_id").read_text().strip()
+
+    @property
+    def leased(self) -> bool:
+        records = (self.root / "var/bisector/lease").glob("lease.*")
+        return any(not record.read_text().startswith("- ") for record in records)
+
+    def start(self) -> None:
+        """Switch it on; it answers when this returns."""
+        self._firmware.start()
+        self._boot("on")
+        wait_until(self.answers)
+
+    def answers(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        self.order("stop")
+        self._firmware.join(20)
+        self.halt()
+        self._wire.close()
+
+    def order(self, word: str) -> None:
+        self._wire.write(f"{word}\n".encode())
+
+    def halt(self) -> None:
+        """Everything in it ends at once."""
+        with self._switch:
+            process, self._process = self._process, None
+            if process is not None:
+                process.kill()
+                process.wait(20)
+
+    def restart_sshd_without_reboot(self) -> None:
+        with self._switch:
+            self.halt()
+            self._run()
+        wait_until(self.answers)
+
+    def drop_connections(self) -> None:
+        """Kill the server's half of every connection; what runs in the box runs on."""
+        assert self._process is not None
+        [server] = children_of(self._process.pid)
+        for pid in children_of(server):
+            if b"sshd" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+
+    def crash(self) -> None:
+        """It resets by itself: the default kernel comes up."""
+        self.order("crash")
+
+    def _watch(self) -> None:
+        for raw in self._wire:
+            word = raw.decode().strip()
+            if word == "stop":
+                return
+            self.asked.append(word)
+            if word in self.deaf_to:
+                continue
+            if word == "reboot":
+                time.sleep(self.linger_s)
+            if word != "cut" and self.dead_until_cut:
+                self.halt()
+                continue
+            self._boot(word)
+
+    def _boot(self, why: str) -> None:
+        with self._switch:
+            self.halt()
+            time.sleep(self.boot_s)
+            kernel, path, words = self._choose()
+            then = kernel["then"]
+            self.boots.append(f"{why}: {kernel['release']}" + ("" if then == "run" else f" {then}"))
+            self._say(f"Linux version {kernel['release']}")
+            if then == "panic":
+                self._say(PANIC)
+                self._boot("panic")
+                return
+            if then == "hang":
+                return
+            for name, content in (
+                ("boot_id", f"{uuid.uuid4()}\n"),
+                ("release", f"{kernel['release']}\n"),
+                ("cmdline", " ".join((f"BOOT_IMAGE=(hd0,msdos1){path}", *words)) + "\n"),
+            ):
+                (self.root / "proc" / name).write_text(content)
+            (self.root / "proc/notes").write_bytes(gnu_note(kernel["build_id"]))
+            shutil.rmtree(self.root / "tmp")
+            (self.root / "tmp").mkdir(mode=0o777)
+            (self.root / "tmp").chmod(0o1777)
+            self._run()
+
+    def _run(self) -> None:
+        assert SSHD is not None
+        config = self.root / "sshd_config"
+        lines = (
+            f"Port {self.port}",
+            "ListenAddress 127.0.0.1",
+            "HostKey /mnt/host_key",
+            "AuthorizedKeysFile /mnt/authorized_keys",
+            "PidFile none",
+            # SHLVL: bash then leaves the start-up files of whoever runs the tests alone.
+            "SetEnv PATH=/mnt/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin SHLVL=5",
+            "StrictModes no",
+            "UsePAM no",
+            "PasswordAuthentication no",
+            "KbdInteractiveAuthentication no",
+            "PermitRootLogin yes",
+            "Subsystem sftp internal-sftp",
+        )
+        config.write_text("\n".join(lines) + "\n")
+        Path("/run/sshd").mkdir(exist_ok=True, mode=0o755)
+        command = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child=SIGKILL", "--"]
+        with (self.root / "sshd.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "sh", "-c", _INIT, "init", str(self.root), SSHD], stdin=subprocess.DEVNULL, stderr=log
+            )
+
+    def _choose(self) -> tuple[dict[str, str], str, list[str]]:
+        """As GRUB does: the one-shot entry, and if there is none the default; a broken entry falls back to it."""
+        chosen = self.environment.get("next_entry", "")
+        if chosen and not self.sticky:
+            self.editenv("unset", "next_entry")
+        if self.ignores_entry:
+            chosen = ""
+        custom = self.root / "boot/grub/custom.cfg"
+        text = custom.read_text(errors="replace") if custom.exists() else ""
+        for entry in re.finditer(r"^menuentry .*? --id (\S+) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL):
+            if shlex.split(entry[1]) == [chosen]:
+                lines = [shlex.split(line) for line in entry[2].splitlines()]
+                [(_, path, *words)] = [line for line in lines if line[0] == "linux"]
+                image = self.root / path.removeprefix("/")
+                if self.stale and "bisector" in path:
+                    image = self.stale.pop(0)
+                if image.exists():
+                    return self._kernel(image), path, words
+        path = "/boot/vmlinuz-6.1.0-37-amd64"
+        return self._kernel(self.root / path.removeprefix("/")), path, ["root=UUID=0a1b", "ro", "quiet"]
+
+    def _kernel(self, image: Path) -> dict[str, str]:
+        content = image.read_bytes()
+        if content.startswith(b"{"):
+            kernel: dict[str, str] = json.loads(content)
+            return kernel
+        found = re.search(rb"6\.1\.0-[A-Za-z0-9.-]+", content)
+        assert found is not None, f"{image} is no kernel"
+        return {"release": found[0].decode(), "build_id": build_id(image), "then": "run"}
+
+    def _say(self, line: str) -> None:
+        with self.console.open("a") as file:
+            file.write(f"[    0.000000] {line}\r\n")
+
+
+@contextlib.contextmanager
+def running_box(root: Path, name: str = "box1") -> Iterator[FakeBox]:
+    box = FakeBox(root, name)
+    try:
+        box.start()
+        yield box
+    finally:
+        box.close()

@@ -1,0 +1,443 @@
+"""The scenarios of a physical machine, on a box whose sshd, grub-editenv and files are real (see fakebox.py)."""
+
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from lab.fakebox import DEFAULT_RELEASE, PANIC, FakeBox, fake_kernel, running_box
+from lab.machines import QUICK, make_key, running, some_seconds, wait_until
+
+from bisector.lab.boot.method import OneShotError
+from bisector.lab.lease import LeaseError
+from bisector.lab.physical import PhysicalMachine
+from bisector.lab.reboot import UnreachableError
+from bisector.lab.ssh import ConnectError
+from bisector.model.errors import KernelError, MachineError
+from bisector.model.kernel import KernelImage
+from bisector.model.machine import BootRecord
+from bisector.model.outcome import Outcome
+
+Make = Callable[..., PhysicalMachine]
+
+
+@pytest.fixture
+def make(box: FakeBox, tmp_path: Path) -> Iterator[Make]:
+    """Controllers of the box, by session. One-shot boots were proven there before, unless `proven` says otherwise."""
+    made: list[PhysicalMachine] = []
+
+    def machine(session: str = "hunt", *, proven: bool = True, **changes: object) -> PhysicalMachine:
+        if proven:
+            (tmp_path / session).mkdir(exist_ok=True)
+            (tmp_path / session / "one-shot-proven").touch()
+        made.append(PhysicalMachine(box.config(**changes), tmp_path / session, session=session, limits=QUICK))
+        return made[-1]
+
+    yield machine
+    for one in made:
+        with suppress(KernelError, MachineError):
+            one.recover()
+        one.shell.close()
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> KernelImage:
+    return fake_kernel(tmp_path, 1)
+
+
+def boot(machine: PhysicalMachine, image: KernelImage, tmp_path: Path) -> BootRecord:
+    return machine.boot(image, console=tmp_path / "console.log", on_progress=lambda _: None)
+
+
+def follow(box: FakeBox) -> str:
+    return f"exec tail -n 0 -F {box.console}"
+
+
+def test_a_kernel_is_installed_booted_once_and_proven_and_the_machine_returned(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    before = box.editenv("list")
+    (box.root / "boot/grub/custom.cfg").write_bytes(b"# by hand: caf\xe9\n")
+    machine = make(proven=False)
+    record = boot(machine, image, tmp_path)
+    assert (record.release, record.build_id, record.boot_id) == (image.release, image.build_id, box.boot_id)
+    # The second one is the proof that a one-shot boot holds, with the default kernel.
+    assert box.boots == [f"on: {DEFAULT_RELEASE}", f"reboot: {DEFAULT_RELEASE}", f"reboot: {image.release}"]
+    assert "panic=10" in (box.root / "proc/cmdline").read_text()
+    assert machine.jobs.run(("uname", "-r"), timeout_s=20).stdout.decode().strip() == image.release
+    machine.release()
+    assert box.release == DEFAULT_RELEASE
+    assert box.editenv("list") == before
+    assert (box.root / "boot/grub/custom.cfg").read_bytes().startswith(b"# by hand: caf\xe9\n")
+    assert not box.leased
+
+
+def test_s03_a_panic_before_the_network_is_tried_twice_and_told_from_the_console(
+    box: FakeBox, make: Make, tmp_path: Path
+) -> None:
+    image = fake_kernel(tmp_path, 2, then="panic")
+    with pytest.raises(KernelError) as caught:
+        boot(make(console=follow(box)), image, tmp_path)
+    assert caught.value.outcome is Outcome.CRASHED
+    assert PANIC in caught.value.brief
+    assert PANIC in (tmp_path / "console.log").read_text()
+    assert box.release == DEFAULT_RELEASE
+    assert box.boots[1:] == [f"reboot: {image.release} panic", f"panic: {DEFAULT_RELEASE}"] * 2
+
+
+def test_s03_without_a_console_a_kernel_that_falls_back_is_blamed_only_after_a_control_booted(
+    box: FakeBox, make: Make, tmp_path: Path
+) -> None:
+    image = fake_kernel(tmp_path, 2, then="panic")
+    with pytest.raises(KernelError, match="did not come up") as caught:
+        boot(make(), image, tmp_path)
+    assert caught.value.outcome is Outcome.BOOT_FAILED
+    # The control: the default kernel by our own entry.
+    assert box.boots[-1] == f"reboot: {DEFAULT_RELEASE}"
+    assert "bisector.boot=probe-" in (box.root / "proc/cmdline").read_text()
+
+
+def test_s04_a_hang_without_a_power_switch_pauses_and_says_nothing_of_the_commit(
+    box: FakeBox, make: Make, tmp_path: Path
+) -> None:
+    machine = make(power=None, boot_timeout_s=1.5)
+    with pytest.raises(UnreachableError, match="a person has to look") as caught:
+        boot(machine, fake_kernel(tmp_path, 2, then="hang"), tmp_path)
+    assert "power: no command is configured" in caught.value.details
+    assert box.leased
+    # Somebody pushed the button; the next controller of the session looks first, and goes on.
+    box.order("cut")
+    wait_until(box.answers)
+    machine = make(power=None)
+    machine.recover()
+    image = fake_kernel(tmp_path, 3)
+    assert boot(machine, image, tmp_path).release == image.release
+
+
+def test_s04_a_hang_is_the_kernels_once_the_power_was_cut_and_the_default_is_back(
+    box: FakeBox, make: Make, tmp_path: Path
+) -> None:
+    image = fake_kernel(tmp_path, 2, then="hang")
+    with pytest.raises(KernelError, match="hung") as caught:
+        boot(make(boot_timeout_s=1.5, console=follow(box)), image, tmp_path)
+    assert caught.value.outcome is Outcome.BOOT_FAILED
+    assert f"Linux version {image.release}" in caught.value.details
+    assert box.boots[1:] == [f"reboot: {image.release} hang", f"cut: {DEFAULT_RELEASE}"] * 2
+
+
+def test_s05_a_machine_that_boots_its_default_whatever_is_set_is_at_fault_and_not_the_commit(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    machine = make()
+    boot(machine, image, tmp_path)
+    box.ignores_entry = True
+    with pytest.raises(MachineError, match="the lab is at fault, not 0202") as caught:
+        boot(machine, fake_kernel(tmp_path, 2), tmp_path)
+    assert f"the kernel of {image.commit[:12]}, which had booted before" in caught.value.details
+    assert box.boots[2:] == [f"reboot: {DEFAULT_RELEASE}"] * 3
+
+
+def test_s05_a_machine_that_boots_its_default_is_refused_before_the_first_test_kernel(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    box.ignores_entry = True
+    with pytest.raises(OneShotError, match="booted its default entry instead"):
+        boot(make(proven=False), image, tmp_path)
+    assert box.boots == [f"on: {DEFAULT_RELEASE}", f"reboot: {DEFAULT_RELEASE}"]
+
+
+def test_s06_a_stale_image_of_the_same_release_is_redeployed_and_never_measured(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    stale = tmp_path / "stale"
+    stale.write_text(Path(image.path).read_text().replace(image.build_id, "ab" * 20))
+    box.stale = [stale]
+    record = boot(make(), image, tmp_path)
+    assert record.build_id == image.build_id
+    assert box.boots[1:] == [f"reboot: {image.release}"] * 2
+
+
+def test_s06_an_image_that_stays_stale_is_a_wrong_kernel_after_the_control(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    stale = tmp_path / "stale"
+    stale.write_text(Path(image.path).read_text().replace(image.build_id, "ab" * 20))
+    box.stale = [stale, stale]
+    with pytest.raises(KernelError, match="build id abab") as caught:
+        boot(make(), image, tmp_path)
+    assert caught.value.outcome is Outcome.WRONG_KERNEL
+
+
+@pytest.fixture
+def small_boot(tmp_path: Path) -> Iterator[Path]:
+    """A /boot of one megabyte, really full when it is full."""
+    if os.getuid() != 0:
+        pytest.skip("needs root")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "bisector-test", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def big(image: KernelImage) -> KernelImage:
+    with Path(image.path).open("a") as file:
+        file.write(" " * (3 << 20))
+    return image
+
+
+def test_s06_a_boot_that_fills_up_is_cleared_of_our_kernels_alone_and_a_full_one_is_the_labs_trouble(
+    small_boot: Path, tmp_path: Path
+) -> None:
+    subprocess.run(["mkdir", "-p", str(tmp_path / "box")], check=True)
+    (tmp_path / "box" / "boot").symlink_to(small_boot)
+    with running_box(tmp_path / "box") as box:
+        (tmp_path / "hunt").mkdir()
+        (tmp_path / "hunt" / "one-shot-proven").touch()
+        machine = PhysicalMachine(box.config(), tmp_path / "hunt", session="hunt", limits=QUICK)
+        for index in (1, 2, 3):
+            boot(machine, big(fake_kernel(tmp_path, index)), tmp_path)
+        kept = sorted(path.name for path in (small_boot / "bisector").iterdir())
+        assert kept == [f"vmlinuz-6.1.0-bisector-{index * 6}" for index in ("02", "03")]
+        assert (small_boot / "vmlinuz-6.1.0-37-amd64").exists()
+        text = (small_boot / "grub/custom.cfg").read_text()
+        assert text.count("menuentry") == 2
+        (small_boot / "ballast").write_bytes(b"x" * (5 << 20))
+        boots = len(box.boots)
+        with pytest.raises(MachineError, match="/boot is full"):
+            boot(machine, big(fake_kernel(tmp_path, 4)), tmp_path)
+        assert len(box.boots) == boots
+        assert box.environment == {}
+        machine.shell.close()
+
+
+def test_s07_a_one_shot_that_does_not_clear_itself_is_refused_before_the_first_test_kernel(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    box.sticky = True
+    with pytest.raises(OneShotError, match="does not clear itself"):
+        boot(make(proven=False), image, tmp_path)
+    assert all(image.release not in line for line in box.boots)
+    assert box.environment == {}
+
+
+@pytest.mark.parametrize(
+    ("what", "said", "reason"),
+    [
+        ("fs", "btrfs", "GRUB cannot write its environment on btrfs"),
+        ("abstraction", "lvm", "GRUB cannot write its environment through lvm"),
+        ("abstraction", "diskfilter mdraid1x", "through diskfilter mdraid1x"),
+        ("fs", "", "grub-probe cannot tell"),
+    ],
+)
+def test_s07_a_grubenv_that_grub_cannot_write_is_refused_with_the_reason_and_no_reboot(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path, what: str, said: str, reason: str
+) -> None:
+    (box.root / "probe" / what).write_text(said + "\n")
+    with pytest.raises(OneShotError, match=reason):
+        boot(make(), image, tmp_path)
+    assert box.asked == []
+
+
+def test_s08_a_reboot_that_did_not_happen_is_forced_by_sysrq_then_by_power(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    box.deaf_to = {"reboot"}
+    machine = make(shutdown_timeout_s=0.6)
+    assert boot(machine, image, tmp_path).release == image.release
+    assert "forced" in box.asked
+    assert "cut" not in box.asked
+    box.deaf_to = {"reboot", "forced"}
+    other = fake_kernel(tmp_path, 2)
+    assert boot(machine, other, tmp_path).release == other.release
+    assert box.boots[1:] == [f"forced: {image.release}", f"cut: {other.release}"]
+
+
+def test_s08_a_power_switch_that_lies_is_not_believed(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    box.deaf_to = {"reboot", "forced", "cut"}
+    with pytest.raises(UnreachableError) as caught:
+        boot(make(shutdown_timeout_s=0.5), image, tmp_path)
+    assert [line.split(":")[0] for line in caught.value.details.splitlines()] == ["ssh", "sysrq", "power"]
+    assert "is it the right outlet?" in caught.value.details
+
+
+def test_s08_the_old_kernel_that_still_answers_for_a_while_is_not_taken_for_the_new_one(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    box.linger_s = 1.0
+    assert boot(make(), image, tmp_path).boot_id == box.boot_id
+    assert box.boots[1:] == [f"reboot: {image.release}"]
+
+
+def test_s08_a_reboot_too_fast_to_be_seen_is_a_reboot(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    box.boot_s = 0.0
+    assert boot(make(), image, tmp_path).boot_id == box.boot_id
+    assert box.asked == ["reboot"]
+
+
+def test_s09_a_job_outlives_a_lost_connection_and_its_result_counts(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    machine = make()
+    boot(machine, image, tmp_path)
+    threading.Timer(0.7, box.drop_connections).start()
+    result = machine.jobs.run(("sh", "-c", "sleep 1.5; echo done"), timeout_s=30)
+    assert result.stdout == b"done\n"
+    assert box.boots[-1] == f"reboot: {image.release}"
+
+
+def test_s09_a_machine_that_reboots_by_itself_in_mid_run_has_crashed_and_nothing_runs_again(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    machine = make()
+    boot(machine, image, tmp_path)
+    threading.Timer(0.7, box.crash).start()
+    started = tmp_path / "started"
+    with pytest.raises(KernelError, match=f"rebooted by itself and runs {DEFAULT_RELEASE}") as caught:
+        machine.jobs.run(("sh", "-c", f"echo once >>{started}; sleep {some_seconds()}"), timeout_s=60)
+    assert caught.value.outcome is Outcome.CRASHED
+    assert not (box.root / "tmp/bisector-jobs").exists()
+
+
+def test_s10_a_dead_controllers_one_shot_and_jobs_are_gone_after_recovery(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    dead = make()
+    boot(dead, image, tmp_path)
+    span = some_seconds()
+    dead._jobs.start(("sleep", span), timeout_s=600)
+    dead._method.boot_once(image)
+    dead.shell.close()
+    after = make()
+    after.recover()
+    assert box.environment == {}
+    assert not (box.root / "tmp/bisector-jobs").exists()
+    assert running(f"\0{span}\0") == []
+    assert boot(after, image, tmp_path).release == image.release
+
+
+def test_s11_an_interrupt_while_the_test_kernel_boots_leaves_the_default_and_no_lease(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    machine = make()
+
+    def interrupt(progress: object) -> None:
+        if "waiting" in str(progress):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        machine.boot(image, console=tmp_path / "console.log", on_progress=interrupt)
+    wait_until(lambda: box.boots[-1] == f"reboot: {image.release}" and box.answers())
+    machine.release()
+    assert box.release == DEFAULT_RELEASE
+    assert box.environment == {}
+    assert not box.leased
+
+
+def test_another_user_who_logs_in_spoils_the_sample_and_not_the_commit(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    machine = make(ignore_logins=("root",))
+    (box.root / "who").write_text("root     tty1         2026-11-30 09:00\n")
+    boot(machine, image, tmp_path)
+    script = "echo 'alice    pts/0        2026-11-30 10:00 (192.0.2.1)' >>/mnt/who; echo 1234"
+    with pytest.raises(MachineError, match="alice is logged in"):
+        machine.jobs.run(("sh", "-c", script), timeout_s=20)
+    boots = len(box.boots)
+    with pytest.raises(MachineError, match="alice is logged in"):
+        boot(machine, image, tmp_path)
+    assert len(box.boots) == boots
+
+
+def test_a_machine_that_another_session_holds_is_not_touched(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    boot(make("first"), image, tmp_path)
+    asked = list(box.asked)
+    second = make("second")
+    for attempt in (second.recover, lambda: boot(second, image, tmp_path)):
+        with pytest.raises(LeaseError, match=r"held by .*, session first"):
+            attempt()
+    second.release()
+    assert box.asked == asked
+
+
+def test_a_session_whose_lease_was_broken_stops_touching_the_machine(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    first = make("first")
+    boot(first, image, tmp_path)
+    [record] = (box.root / "var/bisector/lease").glob("lease.*")
+    record.unlink()
+    make("second").recover()
+    asked = list(box.asked)
+    with pytest.raises(LeaseError, match=r"was lost: it is held by .*, session second"):
+        first.jobs.run(("true",), timeout_s=20)
+    first.release()
+    assert box.asked == asked
+
+
+def test_an_unknown_machine_that_does_not_answer_keeps_its_power(box: FakeBox, make: Make, tmp_path: Path) -> None:
+    box.halt()
+    with pytest.raises(UnreachableError, match="its power was not touched"):
+        boot(make(), fake_kernel(tmp_path, 1), tmp_path)
+    assert box.asked == []
+
+
+def test_a_machine_of_ours_that_does_not_answer_is_power_cycled(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    machine = make()
+    boot(machine, image, tmp_path)
+    box.halt()
+    assert boot(machine, image, tmp_path).release == image.release
+    assert box.boots[2:] == [f"cut: {DEFAULT_RELEASE}", f"reboot: {image.release}"]
+
+
+def test_a_host_key_that_changed_is_refused_at_once_with_both_fingerprints(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    machine = make()
+    (box.root / "host_key").unlink()
+    make_key(box.root / "host_key")
+    box.restart_sshd_without_reboot()
+    with pytest.raises(ConnectError, match="another host key than the pinned one") as caught:
+        boot(machine, image, tmp_path)
+    assert caught.value.details.count("SHA256:") == 2
+
+
+def test_sudo_that_wants_a_password_says_what_to_do(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    sudo = box.root / "bin/sudo"
+    sudo.write_text('#!/bin/sh\n[ "$1 $2" = "-n --" ] || exit 9\nshift 2\nexec "$@"\n')
+    sudo.chmod(0o755)
+    machine = make(sudo=True)
+    assert boot(machine, image, tmp_path).release == image.release
+    sudo.write_text("#!/bin/sh\necho 'sudo: a password is required' >&2; exit 1\n")
+    with pytest.raises(MachineError, match="sudo does not let root act as root without a password") as caught:
+        machine.jobs.run(("true",), timeout_s=20)
+    assert "NOPASSWD" in caught.value.resolution
+
+
+def test_facts_that_the_entry_expects_and_the_machine_does_not_have_stop_it(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    with pytest.raises(MachineError, match=r"not as its entry says: microcode: .*, expected 0x7"):
+        boot(make(facts={"microcode": "0x7"}), image, tmp_path)
+
+
+def test_two_boots_of_two_kernels_have_the_same_facts(box: FakeBox, make: Make, tmp_path: Path) -> None:
+    machine = make()
+    facts = [boot(machine, fake_kernel(tmp_path, index), tmp_path).facts for index in (1, 2)]
+    assert facts[0] == facts[1]
+    assert "panic=10" in dict(facts[0].pairs)["cmdline"]
