@@ -85,7 +85,7 @@ def history(world: World, rng: np.random.Generator) -> Graph:
 
 
 class Lab:
-    """One invented lab: it measures commits of a graph and lets its own time pass as the costs say."""
+    """One invented lab: it measures commits of a graph, at the times that its driver tells it."""
 
     def __init__(self, graph: Graph, world: World, rng: np.random.Generator, options: Options) -> None:
         self._world, self._rng = world, rng
@@ -100,8 +100,6 @@ class Lab:
             self._plant(graph, possible)
         self._layout = rng.normal(0, 1, count) * world.layout_sd_percent
         self._broken = self._unbuildable(graph)
-        self._ready: set[int] = set()
-        self._now_s = 0.0
         self._machines = [self._machine(first=number == 0) for number in range(world.machines)]
 
     def _machine(self, *, first: bool) -> tuple[float, float, float]:
@@ -132,21 +130,6 @@ class Lab:
                 broken[start : start + world.cluster] = True
         broken[[graph.good, graph.bad]] = False
         return broken
-
-    def measure(self, commit: int, boots: int, runs: int) -> list[list[float]] | None:
-        """Return the boots' values on the first machine, or None for a commit that does not build.
-
-        The lab's time goes on from call to call.
-        """
-        world = self._world
-        if commit not in self._ready:
-            self._ready.add(commit)
-            self._now_s += world.build_s
-        if self._broken[commit]:
-            self._ready.discard(commit)
-        measured = self.measure_on(commit, boots, runs, machine=0, at_s=self._now_s)
-        self._now_s += len(measured or ()) * (world.boot_s + runs * world.run_s)
-        return measured
 
     def measure_on(self, commit: int, boots: int, runs: int, *, machine: int, at_s: float) -> list[list[float]] | None:
         """Return the boots' values on a machine, begun at `at_s`, or None for a commit that does not build."""

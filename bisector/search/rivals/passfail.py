@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bisector.model.outcome import Purpose
 from bisector.search.graph import Graph
-from bisector.search.rivals.halves import boot_means, measure_ends, named, none, not_reproduced, spent
+from bisector.search.rivals.halves import boot_means, measure_ends, named, not_reproduced, spent
 from bisector.search.types import Costs, Evidence, Finding, Look, Options
 
 Floats = NDArray[np.float64]
@@ -49,8 +49,6 @@ def pass_fail(graph: Graph, evidence: Evidence, costs: Costs, options: Options) 
         return not_reproduced("the bad end is not worse")
     failures = {commit: (int((of > (good + bad) / 2).sum()), of.size) for commit, of in means.items()}
     belief = believe(graph, failures, evidence.skipped)
-    if belief is None:
-        return none("every commit was skipped")
     leading = int(np.argmax(np.round(belief.probability, 12)))
     if belief.probability[leading] >= options.confidence:
         return named(leading, float(belief.probability[leading]))
@@ -61,8 +59,8 @@ def pass_fail(graph: Graph, evidence: Evidence, costs: Costs, options: Options) 
     return Look(commit=chosen, runs=RUNS, purpose=Purpose.SEARCH, reason="the least expected entropy")
 
 
-def believe(graph: Graph, failures: dict[int, tuple[int, int]], skipped: frozenset[int]) -> Belief | None:
-    """Return the belief after these (failures, boots) of each commit; None when every commit was skipped."""
+def believe(graph: Graph, failures: dict[int, tuple[int, int]], skipped: frozenset[int]) -> Belief:
+    """Return the belief after these (failures, boots) of each commit; the bad end is none of the skipped."""
     from scipy.special import betaln
 
     commits = sorted(failures)
@@ -78,8 +76,6 @@ def believe(graph: Graph, failures: dict[int, tuple[int, int]], skipped: frozens
     log = (of_bad + of_good)[which]
     possible = graph.candidates.copy()
     possible[sorted(skipped)] = False
-    if not possible.any():
-        return None
     weight = np.where(possible, graph.weights * np.exp(log - log[possible].max()), 0.0)
     return Belief(
         probability=weight / weight.sum(),
