@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from bisector.search.algebra import product
 from bisector.search.belief import Belief
 from bisector.search.graph import Graph
 from bisector.search.noise import Readings
@@ -96,9 +97,9 @@ def expected_information(q: Floats, chance: Floats, d: Floats) -> Floats:
     place = np.clip(q, 0, 1) * last
     row = np.minimum(place.astype(np.int64), last - 1)
     up, of = (place - row) * chance, np.arange(len(q))[:, None] * q_axis.size
-    weight = np.bincount((of + row).ravel(), (chance - up).ravel(), len(q) * q_axis.size)
+    weight = np.bincount((of + row).ravel(), (chance - up).ravel(), len(q) * q_axis.size).astype(np.float64)
     weight += np.bincount((of + row + 1).ravel(), up.ravel(), len(q) * q_axis.size)
-    by_d = weight.reshape(len(q), -1) @ table
+    by_d = product(weight.reshape(len(q), -1), table)
     d = np.clip(d, 0, d_axis[-1])
     column = np.clip(np.searchsorted(d_axis, d, side="right") - 1, 0, d_axis.size - 2)
     right = (d - d_axis[column]) / (d_axis[column + 1] - d_axis[column])
