@@ -290,9 +290,9 @@ def _figure(name: str, help_text: str, low: float, high: float) -> Callable[...,
 @_figure("--build-s", "Seconds a build.  [default: 300]", 0.01, 1_000_000)
 @_figure("--boot-s", "Seconds a boot.  [default: 120]", 0.01, 1_000_000)
 @_figure("--run-s", "Seconds a run.  [default: 20]", 0.01, 1_000_000)
-@click.option("--machines", type=click.IntRange(1, 64), default=1, metavar="K", help="Lab machines.  [default: 1]")
+@click.option("--machines", type=click.IntRange(1, 64), metavar="K", help="Lab machines.  [default: 1]")
 @click.option(
-    "--builders", type=click.IntRange(0, 64), default=0, metavar="B", help="Builders beside them; none: machines build."
+    "--builders", type=click.IntRange(0, 64), metavar="B", help="Builders beside them.  [default: 0, machines build]"
 )
 @_figure("--outliers", "Fraction of wild runs.  [default: 0.02]", 0, 1)
 @_figure("--drift", "Drift of the lab, percent an hour.  [default: 0]", -100, 100)
