@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import click
 
 from bisector import __version__
+from bisector.cli.lab_commands import lab
 from bisector.model.errors import BisectorError
 from bisector.session.home import Home
 
@@ -270,6 +271,9 @@ def report(session: str | None, form: str, percent_of: Literal["base", "new"]) -
 
     home = Home.of_this_user()
     click.echo(show.report(home, home.pick(session), form=form, percent_of=percent_of))
+
+
+command_line.add_command(lab)
 
 
 def _figure(name: str, help_text: str, low: float, high: float) -> Callable[..., Any]:
