@@ -132,8 +132,8 @@ def pending_shifts(evidence: Evidence, readings: Readings, belief: Belief) -> di
 
 
 def candidates(graph: Graph, evidence: Evidence, belief: Belief) -> Ints:
-    """Return the commits worth a thought: every built one, and the middle of every class that weighs anything."""
-    built = {boot.commit for boot in evidence.boots} | evidence.built | {graph.good, graph.bad}
+    """Return the commits worth a thought: every one built or being built, and the middle of every heavy class."""
+    built = {boot.commit for boot in evidence.boots} | evidence.built | evidence.coming.keys() | {graph.good, graph.bad}
     usable = np.array(sorted(built - evidence.skipped - evidence.marked_good - evidence.marked_bad), dtype=np.int64)
     middles = list(middle_of_classes(graph, evidence, belief).values())
     return np.unique(np.concatenate([usable, np.array(middles, dtype=np.int64)])) if usable.size or middles else usable
