@@ -15,12 +15,15 @@ from bisector.search.types import Costs, Evidence
 
 Floats = NDArray[np.float64]
 
-# Wald's bounds: one accusation in twenty of those that the search got wrong (one in a hundred by itself) passes, one
-# in a hundred right ones is refuted. And how many pairs are tried.
-CONFIRM_ODDS = float(np.log(19))
+# Wald's bounds: one accusation in ten of those that the search got wrong (one in a hundred by itself) passes, one in
+# a hundred right ones is refuted. And how many pairs are tried.
+CONFIRM_ODDS = float(np.log(9))
 REFUTE_ODDS = float(np.log(99))
 FEWEST_PAIRS = 2
 MOST_PAIRS = 12
+# More pairs tell nothing once the layout of the two kernels hides more than the boots do: their mean is this much
+# more precise than the offset between them.
+LAYOUT_SHARE = 0.25
 # Several machines make as many pairs at once as pass the bound with this many deviations to spare.
 SPARE_SD = 1.0
 # The jump under test, as shares of the ends' difference, and what each is worth beforehand: the whole of it in the
@@ -44,7 +47,8 @@ class AuditVerdict(Enum):
 class Audit:
     """The pairs so far: `jump` and its error in percent (log scale), `log_odds` of a jump against none.
 
-    Each of the complete `pairs` was made on one machine; `boots` counts those without a partner too.
+    Each of the `pairs` was made on one machine, in the order parent, accused, parent, accused; the first three boots
+    make two. `boots` counts those without a partner too.
     """
 
     accused: int
@@ -92,7 +96,11 @@ def judge(evidence: Evidence, readings: Readings, belief: Belief, accused: int, 
     mostly the one seen between pairs, which holds for boots with two modes as well (there the model's own is wrong).
     """
     fresh = _fresh(evidence, accused, parent)
-    made = [pair for mine, theirs in fresh.values() for pair in zip(mine, theirs, strict=False)]
+    made, factors = [], []
+    for boots_of in fresh.values():
+        paired, factor = _paired(*boots_of)
+        made += paired
+        factors += [factor] * len(paired)
     mine, theirs = [pair[0] for pair in made], [pair[1] for pair in made]
     boots, pairs = sum(len(mine) + len(theirs) for mine, theirs in fresh.values()), len(made)
     each = belief.boot_variance + readings.run_variance(readings.runs)
@@ -109,7 +117,7 @@ def judge(evidence: Evidence, readings: Readings, belief: Belief, accused: int, 
     )
     if pairs == 0:
         return open_audit
-    model = each[mine] + each[theirs]
+    model = (each[mine] + each[theirs]) * np.array(factors)
     if pairs >= 4:
         freedom = pairs - 1
         model = (4 * model + freedom * float(np.var(jumps, ddof=1))) / (4 + freedom)
@@ -125,7 +133,12 @@ def judge(evidence: Evidence, readings: Readings, belief: Belief, accused: int, 
         jump=jump,
         se=float(np.sqrt(model.mean() / pairs)),
         log_odds=log_odds,
-        verdict=_verdict(pairs, log_odds, towards_bad=jump * belief.delta > 0),
+        verdict=_verdict(
+            pairs,
+            log_odds,
+            towards_bad=jump * belief.delta > 0,
+            told_all=pairs >= MOST_PAIRS or float(model.mean()) / pairs <= LAYOUT_SHARE * 2 * belief.layout_variance,
+        ),
     )
 
 
@@ -145,6 +158,18 @@ def _fresh(evidence: Evidence, accused: int, parent: int) -> dict[int, tuple[lis
     return fresh
 
 
+def _paired(mine: list[int], theirs: list[int]) -> tuple[list[tuple[int, int]], float]:
+    """One machine's pairs, and what their variances are to be multiplied by.
+
+    Its third boot, the parent's second, makes another pair with the one boot of the accused: a lab that has moved
+    between the first two is seen by it. Three boots differ with v (1 + 1/2), two pairs of four boots with v.
+    """
+    pairs = list(zip(mine, theirs, strict=False))
+    if len(pairs) == 1 and len(theirs) == 2:
+        return [*pairs, (mine[0], theirs[1])], 1.5
+    return pairs, 1.0
+
+
 def _log_odds(jumps: Floats, variance: Floats, belief: Belief) -> float:
     delta, offset_sd = belief.delta, np.sqrt(2 * belief.layout_variance)
     offsets = np.linspace(-3, 3, 61)
@@ -158,22 +183,27 @@ def _log_odds(jumps: Floats, variance: Floats, belief: Belief) -> float:
     return float(np.log(SHARE_PRIOR @ likelihood[:-1] + 1e-300) - np.log(likelihood[-1] + 1e-300))
 
 
-def _verdict(pairs: int, log_odds: float, *, towards_bad: bool) -> AuditVerdict:
+def _verdict(pairs: int, log_odds: float, *, towards_bad: bool, told_all: bool) -> AuditVerdict:
     # One pair can speak for the jump while bad boots of the parent silence the rest: pairs that together show the
     # opposite of what they are to confirm need company.
     if pairs >= FEWEST_PAIRS and log_odds >= CONFIRM_ODDS and towards_bad:
         return AuditVerdict.CONFIRMED
     if pairs >= FEWEST_PAIRS and log_odds <= -REFUTE_ODDS:
         return AuditVerdict.REFUTED
-    return AuditVerdict.UNDECIDED if pairs >= MOST_PAIRS else AuditVerdict.OPEN
+    if not told_all:
+        return AuditVerdict.OPEN
+    # The pairs alone cannot settle it, because of the kernels' layouts mostly. The whole of the boots has, by
+    # many kernels on either side, and needs no more than that the pairs do not speak against it.
+    return AuditVerdict.CONFIRMED if log_odds > 0 and towards_bad else AuditVerdict.UNDECIDED
 
 
 def next_side(evidence: Evidence, audit: Audit, machine: int) -> int:
-    """Return the commit to boot next on a machine: parent, accused, accused, parent."""
+    """Return the commit to boot next on a machine: parent, accused, parent, accused.
+
+    So the third boot already shows a lab that has moved between the first two.
+    """
     mine, theirs = _fresh(evidence, audit.accused, audit.parent).get(machine, ([], []))
-    if len(mine) != len(theirs):
-        return audit.accused if len(mine) < len(theirs) else audit.parent
-    return audit.parent if len(mine) % 2 == 0 else audit.accused
+    return audit.accused if len(mine) < len(theirs) else audit.parent
 
 
 def covered(evidence: Evidence, readings: Readings, belief: Belief, audit: Audit, machine: int, runs: int) -> bool:
@@ -194,7 +224,7 @@ def covered(evidence: Evidence, readings: Readings, belief: Belief, audit: Audit
     if not under_way:
         return False
     variance = belief.boot_variance + float(readings.run_variance(runs))
-    worth = max(1e-3, belief.delta**2 / (4 * variance))
+    worth = max(1e-3, min(CONFIRM_ODDS, belief.delta**2 / (4 * variance)))
     missing = CONFIRM_ODDS - min(audit.log_odds, CONFIRM_ODDS)
     root = (SPARE_SD * np.sqrt(2) + np.sqrt(2 * SPARE_SD**2 + 4 * missing)) / 2
     wanted = max(FEWEST_PAIRS - audit.pairs, float(root) ** 2 / worth)
@@ -202,12 +232,15 @@ def covered(evidence: Evidence, readings: Readings, belief: Belief, audit: Audit
 
 
 def next_runs(readings: Readings, belief: Belief, costs: Costs) -> int:
-    """Return the runs per boot that reach the bound cheapest: each pair is worth delta^2 / (4 v_r) nats."""
+    """Return the runs per boot that reach the bound cheapest: each pair is worth delta^2 / (4 v_r) nats.
+
+    Half the bound is added, for the pairs that are worth less than their mean; and three boots are the fewest.
+    """
     runs = np.array(RUNS)
     variance = belief.boot_variance + readings.run_variance(runs)
     worth = np.maximum(belief.delta**2 / (4 * variance), 1e-9)
-    pairs = np.maximum(FEWEST_PAIRS, CONFIRM_ODDS / np.minimum(worth, CONFIRM_ODDS / FEWEST_PAIRS))
-    cost = pairs * (costs.boot_s + runs * costs.run_s)
+    boots = np.maximum(FEWEST_PAIRS + 1, 2 * 1.5 * CONFIRM_ODDS / worth)
+    cost = boots * (costs.boot_s + runs * costs.run_s)
     return int(runs[int(np.argmin(np.round(cost, 6)))])
 
 

@@ -24,8 +24,10 @@ REFERENCE_EVERY_S = 45 * 60.0
 SETTLED = 0.02
 # An audit begins here: its boots are as good for the search as any others by now, so nothing is lost by making them
 # as fresh pairs. It goes on while the accused keeps the smaller one, so that one odd boot does not stop it.
-ACCUSED = 0.95
-STILL_ACCUSED = 0.9
+ACCUSED = 0.8
+STILL_ACCUSED = 0.6
+# No kernel between the two sides of a set can speak against one of them, so each is booted twice for its audit.
+SET_BOOTS = 4
 # Bits that a look must be expected to tell beyond those under way elsewhere; else the machine waits for them.
 WORTH_BESIDE = 0.01
 # The stall rule: this many boots that lower the entropy by less than half a bit.
@@ -196,9 +198,10 @@ def _name_set(now: Situation, costs: Costs, members: list[int]) -> Look | Findin
     if not now.options.audit or sides is None or _spent(now.evidence, now.options):
         return _set(now, members, reason)
     audit = audits.judge(now.evidence, now.readings, now.belief, *sides)
-    if audit.verdict is AuditVerdict.CONFIRMED:
+    proven = audit.verdict is AuditVerdict.CONFIRMED
+    if proven and audit.boots >= SET_BOOTS:
         return _set(now, members, reason)
-    if audit.verdict is AuditVerdict.OPEN:
+    if proven or audit.verdict is AuditVerdict.OPEN:
         runs = audits.next_runs(now.readings, now.belief, costs)
         if audits.covered(now.evidence, now.readings, now.belief, audit, now.machine, runs):
             return None
@@ -217,8 +220,7 @@ def set_sides(now: Situation, members: list[int]) -> tuple[int, int] | None:
     None if one of them cannot be booted any more.
     """
     good, bad = now.graph.good, now.graph.bad
-    # In the order of their first boots: of two that are as near the same one is taken whatever their numbers.
-    booted = list(dict.fromkeys([*(boot.commit for boot in now.evidence.boots), good, bad]))
+    booted = sorted({boot.commit for boot in now.evidence.boots} | {good, bad})
     rows = now.graph.ancestors(booted)
     sizes = (rows & now.graph.candidates).sum(axis=1)
     above = [place for place in range(len(booted)) if rows[place, members].all()]
@@ -305,7 +307,7 @@ def _set(now: Situation, commits: list[int], reason: str) -> Finding:
 
 
 def _range_around(now: Situation, accused: int, *, believe_marks: bool = False) -> list[int]:
-    """The commits between all looked-at commits that stay settled when the accused itself is in doubt.
+    """The commits between the nearest looked-at commits that stay settled when the accused itself is in doubt.
 
     What a person marked bounds the range only where no boot speaks against it.
     """
@@ -316,9 +318,12 @@ def _range_around(now: Situation, accused: int, *, believe_marks: bool = False) 
     in_doubt = {*parents, accused} - marked
     rows = graph.ancestors(booted)
     own = graph.ancestors([*parents, accused])
+    sizes = (rows & graph.candidates).sum(axis=1)
     lower = [i for i, commit in enumerate(booted) if own[:-1, commit].any() and commit not in in_doubt]
     upper = [i for i, commit in enumerate(booted) if rows[i, accused] and commit not in in_doubt]
-    inside = graph.candidates & rows[upper].all(axis=0) & ~rows[lower].any(axis=0)
+    top = rows[min(upper, key=lambda i: int(sizes[i]))] if upper else graph.ancestors([graph.bad])[0]
+    bottom = rows[max(lower, key=lambda i: int(sizes[i]))] if lower else graph.ancestors([graph.good])[0]
+    inside = top & ~bottom & graph.candidates
     inside[accused] = True
     # What the belief holds likely belongs to the range wherever it stands.
     inside |= belief.probability > 1 - now.options.confidence
@@ -348,11 +353,12 @@ def _ended(now: Situation) -> Finding | None:
 
 
 def credible(belief: Belief, confidence: float) -> list[int]:
-    """Return the fewest commits that together hold this much probability, and all that are as likely as the last."""
-    likely = np.round(belief.probability, 12)
-    order = np.argsort(-likely, kind="stable")
-    last = min(int(np.searchsorted(np.cumsum(belief.probability[order]), confidence)), order.size - 1)
-    return [int(commit) for commit in order if likely[commit] >= likely[order[last]] and belief.probability[commit] > 0]
+    """Return the fewest commits that together hold this much probability."""
+    order = np.argsort(-np.round(belief.probability, 12), kind="stable")
+    total = np.cumsum(belief.probability[order])
+    return [
+        int(commit) for commit in order[: int(np.searchsorted(total, confidence)) + 1] if belief.probability[commit] > 0
+    ]
 
 
 def _reference(now: Situation, costs: Costs) -> Look | None:

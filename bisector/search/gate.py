@@ -13,15 +13,14 @@ from bisector.search.types import Costs, Evidence, Options
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# The ends differ when their difference is 4 standard errors: what keeps 40 repeated looks at no difference honest.
-CLEAR_T = 4.0
-# Enough to start a search when the budget of the gate is spent.
-WORTH_T = 3.0
+# The ends differ when t^2 >= 3.2^2 + ln(pairs / 2): however often it is looked, two equal ends pass one time in a
+# hundred (Robbins 1970, 2 ln(1 / alpha) = 3.2^2), and then the search and its audit still stand before a name.
+CLEAR_T = 3.2
+# Nothing stands behind "the ends are swapped", so it takes more.
+SWAPPED_T = 4.0
 # Below the smallest effect of interest by this many standard errors: not reproduced.
 EXCLUDED_T = 2.5
-FIRST_PAIRS = 3
-# So clear that the third pair would tell nothing.
-OBVIOUS_T = 12.0
+FIRST_PAIRS = 2
 FEWEST_PAIRS_TO_EXCLUDE = 5
 FIRST_RUNS = 4
 
@@ -59,8 +58,13 @@ class Gate:
 
     @property
     def detectable(self) -> float | None:
-        """The smallest difference these boots could show (4 standard errors); None before both ends were booted."""
-        return CLEAR_T * self.se if self.pairs else None
+        """The smallest difference these boots could show; None before both ends were booted."""
+        return clear_t(self.pairs) * self.se if self.pairs else None
+
+
+def clear_t(pairs: int) -> float:
+    """Return the standard errors that make the ends' difference clear after so many pairs."""
+    return float(np.sqrt(CLEAR_T**2 + np.log(max(pairs, FIRST_PAIRS) / FIRST_PAIRS)))
 
 
 def smallest_effect(options: Options) -> float:
@@ -125,16 +129,15 @@ def _centre(y: Floats, variance: Floats) -> tuple[float, float]:
 
 def _verdict(delta: float, se: float, pairs: int, smallest: float, *, spent: bool) -> GateVerdict:
     t = delta / se
-    enough = pairs >= FIRST_PAIRS or (pairs == FIRST_PAIRS - 1 and abs(t) >= OBVIOUS_T)
-    if enough and t <= -CLEAR_T:
+    if pairs > FIRST_PAIRS and t <= -SWAPPED_T:
         return GateVerdict.SWAPPED
     below = delta + EXCLUDED_T * se < smallest
-    if enough and t >= CLEAR_T:
+    if pairs >= FIRST_PAIRS and t >= clear_t(pairs):
         return GateVerdict.TOO_SMALL if below else GateVerdict.DIFFERENT
     if below and pairs >= FEWEST_PAIRS_TO_EXCLUDE:
         return GateVerdict.TOO_SMALL
     if spent:
-        return GateVerdict.DIFFERENT if t >= WORTH_T else GateVerdict.UNSEEN
+        return GateVerdict.DIFFERENT if t >= CLEAR_T else GateVerdict.UNSEEN
     return GateVerdict.OPEN
 
 
@@ -160,8 +163,8 @@ def next_end(evidence: Evidence, ends: tuple[int, int], machine: int) -> int:
 def next_runs(gate: Gate, readings: Readings, options: Options, costs: Costs) -> int:
     """Return the runs per boot that make the rest of the gate cheapest.
 
-    Pairs needed for 4 standard errors: 16 * 2 v_r / delta^2, v_r = s_b^2 + k s_r^2 / r, and never fewer than three;
-    the difference taken is the one seen less one standard error, or the smallest of interest.
+    Pairs needed for t standard errors: t^2 * 2 v_r / delta^2, v_r = s_b^2 + k s_r^2 / r, and never fewer than two; the
+    difference taken is the one seen less one standard error, or the smallest of interest.
     """
     if gate.pairs == 0:
         return FIRST_RUNS
@@ -180,7 +183,7 @@ def pairs_left(gate: Gate, readings: Readings, options: Options, runs: Ints) -> 
 
 
 def boots_needed(gate: Gate, readings: Readings, options: Options, runs: int) -> int:
-    """Return the boots (both ends together) that would show the smallest effect of interest at 4 standard errors."""
+    """Return the boots (both ends together) that would show the smallest effect of interest."""
     variance = gate.boot_sd**2 + float(readings.run_variance(runs))
     pairs = CLEAR_T**2 * 2 * variance / smallest_effect(options) ** 2
     return 2 * max(FIRST_PAIRS, int(np.ceil(pairs)))

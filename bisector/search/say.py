@@ -3,7 +3,7 @@
 import numpy as np
 
 from bisector.search.audit import Audit
-from bisector.search.gate import CLEAR_T, FIRST_PAIRS, Gate, GateVerdict
+from bisector.search.gate import FIRST_PAIRS, Gate, GateVerdict, clear_t
 from bisector.search.noise import Readings
 from bisector.search.plan import Proposal
 from bisector.search.types import Evidence, Options
@@ -57,7 +57,7 @@ def gate_look(gate: Gate, readings: Readings, *, end_name: str) -> str:
     seen = f"the bad end shows {percent(readings.percent(gate.delta))} at {abs(gate.t):.1f} standard errors"
     if gate.pairs < FIRST_PAIRS:
         return f"the {end_name} end, boot {boots + 1} of at least {2 * FIRST_PAIRS} at the ends: {seen} so far"
-    return f"the {end_name} end once more: {seen}, {CLEAR_T:.0f} are wanted"
+    return f"the {end_name} end once more: {seen}, {clear_t(gate.pairs):.1f} are wanted"
 
 
 def not_reproduced(gate: Gate, readings: Readings, options: Options, *, needed: int, runs: int) -> str:

@@ -22,7 +22,7 @@ def lab(effect_percent, *, boot_sd=1.0, run_sd=3.0, seed=1, first_bad=20):
 def test_the_ends_are_booted_in_turn_so_that_a_drift_cannot_pass_for_an_effect():
     answer = drive(GRAPH, lab(-5), COSTS)
     gate = [look.commit for look in answer.looks if look.purpose is Purpose.GATE]
-    assert gate[:6] == [0, 63, 63, 0, 0, 63]
+    assert gate[:4] == [0, 63, 63, 0]
 
 
 def test_without_an_effect_the_hunt_ends_as_not_reproduced_and_builds_only_the_ends():

@@ -16,12 +16,11 @@ class OneShotError(MachineError):
 class BootMethod(Protocol):
     """One-shot boots on one machine. Every call raises MachineError when the machine says no or is lost."""
 
-    def inspect(self) -> None:
-        """Look at all that can be known without a reboot, and change nothing. Raises OneShotError with the reason."""
-        ...
-
     def preflight(self) -> None:
-        """The same on the default kernel, and remember what the default is. Raises OneShotError."""
+        """Look at all that can be known without a reboot. Raises OneShotError with the reason.
+
+        Called while the machine runs its default kernel.
+        """
         ...
 
     def arm_probe(self, token: str) -> bool:
