@@ -95,3 +95,20 @@ def cauchy(scale):
 def in_steps_of(step):
     """A metric that shows whole steps only, and at least one."""
     return lambda values: np.maximum(np.round(values / step), 1) * step
+
+
+class Fleet:
+    """One lab for each machine, all at the same history; `of_machine` says what is different about one of them."""
+
+    def __init__(self, graph, changes, machines, *, seed=1, of_machine=None, **same):
+        other = of_machine or {}
+        self.labs = [
+            Lab(graph, changes, **{**same, "seed": 100 * seed + one, **other.get(one, {})}) for one in range(machines)
+        ]
+
+    def __call__(self, commit, boots, runs, *, machine, at_s):
+        lab = self.labs[machine]
+        # The kernel was built elsewhere; the clock is everybody's.
+        lab.built.add(commit)
+        lab.at_s = at_s
+        return lab(commit, boots, runs)

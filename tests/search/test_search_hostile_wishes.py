@@ -193,7 +193,9 @@ def test_the_highest_confidence_is_reached_or_the_answer_says_why_not():
 
 
 def test_without_the_audit_the_same_commit_is_named_for_less():
-    answer = drive(LINE, Lab(LINE, {77: -8}), COSTS, Options(audit=False))
+    options = Options(audit=False)
+    answer = drive(LINE, Lab(LINE, {77: -8}), COSTS, options)
     assert answer.commits == (77,)
     assert answer.boots < FULL.boots
+    assert assess(LINE, answer.evidence, options).audit == "not asked for"
     assert not [look for look in answer.looks if look.purpose is Purpose.AUDIT]
