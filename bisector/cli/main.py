@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import click
 
 from bisector import __version__
+from bisector.cli.lab_commands import lab
 from bisector.model.errors import BisectorError
 from bisector.session.home import Home
 
@@ -272,6 +273,9 @@ def report(session: str | None, form: str, percent_of: Literal["base", "new"]) -
     click.echo(show.report(home, home.pick(session), form=form, percent_of=percent_of))
 
 
+command_line.add_command(lab)
+
+
 def _figure(name: str, help_text: str, low: float, high: float) -> Callable[..., Any]:
     return click.option(name, type=click.FloatRange(low, high), metavar="X", help=help_text)
 
@@ -290,9 +294,9 @@ def _figure(name: str, help_text: str, low: float, high: float) -> Callable[...,
 @_figure("--build-s", "Seconds a build.  [default: 300]", 0.01, 1_000_000)
 @_figure("--boot-s", "Seconds a boot.  [default: 120]", 0.01, 1_000_000)
 @_figure("--run-s", "Seconds a run.  [default: 20]", 0.01, 1_000_000)
-@click.option("--machines", type=click.IntRange(1, 64), default=1, metavar="K", help="Lab machines.  [default: 1]")
+@click.option("--machines", type=click.IntRange(1, 64), metavar="K", help="Lab machines.  [default: 1]")
 @click.option(
-    "--builders", type=click.IntRange(0, 64), default=0, metavar="B", help="Builders beside them; none: machines build."
+    "--builders", type=click.IntRange(0, 64), metavar="B", help="Builders beside them.  [default: 0, machines build]"
 )
 @_figure("--outliers", "Fraction of wild runs.  [default: 0.02]", 0, 1)
 @_figure("--drift", "Drift of the lab, percent an hour.  [default: 0]", -100, 100)

@@ -29,6 +29,8 @@ _LAB = {
     "outliers": "outliers",
     "drift": "drift_percent_per_h",
     "unbuildable": "unbuildable",
+    "machines": "machines",
+    "builders": "builders",
 }
 """Options that are figures of the lab, by the field of the world that they set."""
 
@@ -52,10 +54,12 @@ def simulate(
     """
     setting = _setting(given)
     names = list(dict.fromkeys(strategies)) or ["belief"]
-    if names != ["belief"] and setting.world.machines > 1:
+    world = setting.world
+    if names != ["belief"] and (world.machines > 1 or world.builders):
         raise UsageError(
-            f"--machines {setting.world.machines}: of the strategies only belief can use several machines",
-            resolution="Leave out --machines, or every other --strategy",
+            f"{count(world.machines, 'machine')} and {count(world.builders, 'builder')}: of the strategies only "
+            "belief can use more than one machine that builds for itself",
+            resolution="Type --machines 1 --builders 0, or leave out every other --strategy",
         )
     plans = [Plan(world=setting.world, options=setting.options, strategy=name, seed=seed) for name in names]
     tallies, cut = _hunts(plans, trials, jobs or usable_cores())
@@ -129,7 +133,6 @@ def _setting(given: Mapping[str, Any]) -> Setting:
         setting = Setting(world=world, options=Options())
     typed = {field: given[name] for name, field in _LAB.items() if given[name] is not None}
     typed |= {"regression": not given["no_regression"], "two_steps": given["two_steps"]}
-    typed |= {"machines": given["machines"], "builders": given["builders"]}
     world = replace(setting.world, **typed)
     if given["effect"] is not None:
         world = replace(world, effect_percent=abs(given["effect"]), improvement=given["effect"] < 0)
@@ -199,6 +202,7 @@ def _of_session(home: Home, name: str) -> Setting:
         build_s=costs.build_s,
         boot_s=costs.boot_s,
         run_s=costs.run_s,
+        machines=len(state.machines),
         improvement=options.find_improvement,
     )
     seen, detectable = assessment.effect_percent, assessment.detectable_percent

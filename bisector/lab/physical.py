@@ -13,19 +13,19 @@ from bisector.lab.boot.method import MARK, OneShotError
 from bisector.lab.bringup import BringUp
 from bisector.lab.console import ConsoleFile, ConsoleText
 from bisector.lab.jobs import Jobs
-from bisector.lab.known_hosts import pinned_keys
 from bisector.lab.lease import Lease, new_token
 from bisector.lab.process import GuestProcess, end_left_over
 from bisector.lab.reboot import OnWait, Rebooter, Running, UnreachableError, running_now
 from bisector.lab.root import Root
-from bisector.lab.ssh import ConnectError, Limits, Shell, Target
+from bisector.lab.ssh import ConnectError, Limits, Shell
+from bisector.lab.target import target_of
 from bisector.lab.watch import QuietJobs, end_left_over_jobs, require_alone
 from bisector.model.errors import KernelError, LabError, MachineError
 from bisector.model.kernel import KernelImage
 from bisector.model.machine import BootRecord, MachineFacts
 from bisector.model.outcome import Outcome
 from bisector.model.progress import OnProgress, Progress
-from bisector.recipe.machines import JumpHost, SshMachine
+from bisector.recipe.machines import SshMachine
 
 _OF_THIS_BOOT = ("BOOT_IMAGE=", "initrd=", f"{MARK}=")
 """Words of the kernel's command line that differ between two boots of one machine and change nothing."""
@@ -46,7 +46,7 @@ class PhysicalMachine:
         self._method = boot_method(config, self._root)
         self._lease = Lease(
             self._root,
-            f"{config.state_folder}/lease",
+            config.lease_folder,
             token=self._token(),
             holder=f"{_this_user()}@{socket.gethostname()}",
             session=session,
@@ -54,6 +54,7 @@ class PhysicalMachine:
         )
         self._rebooter = Rebooter(config, self._root, may_touch=self._may_touch)
         self._jobs = Jobs(self._shell, check=self.check, reconnect_s=config.boot_timeout_s)
+        self._quiet_jobs = QuietJobs(self._jobs, self._require_ours_alone)
         self._console_process = GuestProcess(self._folder / "console.json")
         self._console: ConsoleFile | None = None
         self._image: KernelImage | None = None
@@ -77,7 +78,7 @@ class PhysicalMachine:
     @property
     def jobs(self) -> QuietJobs:
         """Jobs under the running kernel."""
-        return QuietJobs(self._jobs, self._require_ours_alone)
+        return self._quiet_jobs
 
     def put(self, local: Path, remote: str, *, mode: int) -> None:
         """Upload a file, compare checksums, set its mode. Raises MachineError, or KernelError after a crash."""
@@ -251,6 +252,7 @@ class PhysicalMachine:
 
     def _forget_boot(self) -> None:
         self._proven_boot = None
+        self._quiet_jobs.forget()
         self._console_process.end()
         console, self._console = self._console, None
         if console is not None:
@@ -276,21 +278,6 @@ class PhysicalMachine:
 
     def _kernel(self) -> str:
         return "The kernel" if self._image is None else f"The kernel of {self._image.commit[:12]}"
-
-
-def target_of(config: SshMachine) -> Target:
-    """Where a machine of the recipe answers. Raises MachineError if its known_hosts file pins no key for it."""
-    jump = None if config.jump is None else _target(f"{config.name}'s jump host", config.jump, None)
-    return _target(config.name, config, jump)
-
-
-def _target(name: str, host: SshMachine | JumpHost, jump: Target | None) -> Target:
-    keys = host.host_key
-    if host.known_hosts is not None:
-        keys = pinned_keys(Path(host.known_hosts), host.host, host.port)
-    return Target(
-        name=name, host=host.host, port=host.port, user=host.user, key=Path(host.key), host_keys=keys, jump=jump
-    )
 
 
 def _this_user() -> str:

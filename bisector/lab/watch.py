@@ -1,5 +1,7 @@
 """Is the machine ours alone while it measures? Asked before and after each job, never during one."""
 
+import math
+import time
 from collections.abc import Callable, Collection, Sequence
 
 from bisector.lab.jobs import JobResult, Jobs
@@ -16,19 +18,30 @@ rm -rf /tmp/bisector-jobs
 """
 
 
+_FRESH_S = 3.0
+"""How long the look after one job serves as the look before the next."""
+
+
 class QuietJobs:
     """Jobs whose results count only if nobody else was on the machine and the lease was ours before and after."""
 
-    def __init__(self, jobs: Jobs, before_and_after: Callable[[], None]) -> None:
+    def __init__(self, jobs: Jobs, look: Callable[[], None]) -> None:
         self._jobs = jobs
-        self._before_and_after = before_and_after
+        self._look = look
+        self._looked_at = -math.inf
 
     def run(self, argv: Sequence[str], *, timeout_s: float, on_poll: Callable[[], None] | None = None) -> JobResult:
         """As `Jobs.run`. Raises MachineError too when somebody else is on the machine: the result is thrown away."""
-        self._before_and_after()
+        if time.monotonic() - self._looked_at >= _FRESH_S:
+            self._look()
         result = self._jobs.run(argv, timeout_s=timeout_s, on_poll=on_poll)
-        self._before_and_after()
+        self._look()
+        self._looked_at = time.monotonic()
         return result
+
+    def forget(self) -> None:
+        """The machine was rebooted, or left: look again before the next job."""
+        self._looked_at = -math.inf
 
 
 def require_alone(shell: Shell, ignored: Collection[str]) -> None:

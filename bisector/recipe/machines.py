@@ -133,6 +133,11 @@ class SshMachine(_Host):
     """Where the machine keeps the lease and uploaded kernels: it must survive a reboot."""
 
     @property
+    def lease_folder(self) -> str:
+        """Where, on the machine, the lease lies."""
+        return f"{self.state_folder}/lease"
+
+    @property
     def clock(self) -> Literal["wall"]:
         """A real machine has real time."""
         return "wall"

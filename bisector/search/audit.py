@@ -224,7 +224,7 @@ def covered(evidence: Evidence, readings: Readings, belief: Belief, audit: Audit
     if not under_way:
         return False
     variance = belief.boot_variance + float(readings.run_variance(runs))
-    worth = max(1e-3, min(CONFIRM_ODDS, belief.delta**2 / (4 * variance)))
+    worth = max(1e-3, belief.delta**2 / (4 * variance))
     missing = CONFIRM_ODDS - min(audit.log_odds, CONFIRM_ODDS)
     root = (SPARE_SD * np.sqrt(2) + np.sqrt(2 * SPARE_SD**2 + 4 * missing)) / 2
     wanted = max(FEWEST_PAIRS - audit.pairs, float(root) ** 2 / worth)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from bisector.search.algebra import product
 from bisector.search.classes import EXCLUDED, Frame, frame_of
 from bisector.search.drift import Trend, fit_trend
 from bisector.search.graph import Graph
@@ -236,8 +237,8 @@ def _machine_part(graph: Graph, frame: Frame, readings: Readings, machine: int, 
     good = _layouts_log(y, variance, of_unit, good_grid, flat)
     bad = _layouts_log(y, variance, of_unit, bad_grid, flat)
     shape = (bits.shape[0], *good.shape[1:])
-    good_log = _product(1 - bits, good.reshape(len(tested), -1)).reshape(shape)
-    bad_log = _product(bits, bad.reshape(len(tested), -1)).reshape(shape)
+    good_log = product(1 - bits, good.reshape(len(tested), -1)).reshape(shape)
+    bad_log = product(bits, bad.reshape(len(tested), -1)).reshape(shape)
     return _Part(
         evidence=_log_mean_exp(good_log) + _log_mean_exp(bad_log),
         good_grid=good_grid,
@@ -281,22 +282,7 @@ def _units_log(y: Floats, variance: Floats, of_unit: Floats, fine: Floats, flat:
     scaled = (y[:, None, None] - fine) ** 2 / variance[:, :, None]
     density = (1 - FLAT_SHARE) / np.sqrt(2 * np.pi * variance)[:, :, None] * np.exp(-0.5 * scaled) + flat
     boots = np.log(density)
-    return _product(of_unit, boots.reshape(y.size, -1)).reshape(of_unit.shape[0], *boots.shape[1:])
-
-
-def _product(left: Floats, right: Floats) -> Floats:
-    """Return left @ right, in pieces of columns so small that the library does not start threads for them.
-
-    OpenBLAS does from 2^18 multiplications on, and beside a kernel build on all processors its threads wait for each
-    other: a decision took four times as long.
-    """
-    columns = max(1, 2**18 // max(1, left.size))
-    if right.shape[1] <= columns:
-        return left @ right
-    product = np.empty((left.shape[0], right.shape[1]))
-    for start in range(0, right.shape[1], columns):
-        product[:, start : start + columns] = left @ right[:, start : start + columns]
-    return product
+    return product(of_unit, boots.reshape(y.size, -1)).reshape(of_unit.shape[0], *boots.shape[1:])
 
 
 def _log_mean_exp(log: Floats) -> Floats:

@@ -86,7 +86,8 @@ def classes_of(graph: Graph, rows: Bools) -> tuple[Ints, Bools]:
     candidates = np.flatnonzero(graph.candidates)
     key, classes = np.zeros(candidates.size, dtype=np.int64), 1
     for octet in np.packbits(rows, axis=0):
-        key, classes = _renumbered(key * 256 + octet[candidates], classes * 256)
+        key, found = renumbered(key * 256 + octet[candidates], classes * 256)
+        classes = found.size
     first = np.empty(classes, dtype=np.int64)
     # Of several values for one place the last is kept: backwards that is the first commit.
     first[key[::-1]] = np.arange(candidates.size)[::-1]
@@ -103,13 +104,16 @@ def split_classes(of_class: Ints, inside: Bools) -> Ints:
     split = np.full(of_class.size, -1, dtype=np.int64)
     candidates = of_class >= 0
     key = 2 * of_class[candidates] + inside[candidates]
-    split[candidates], _ = _renumbered(key, int(key.max()) + 1)
+    split[candidates], _ = renumbered(key, int(key.max()) + 1)
     return split
 
 
-def _renumbered(key: Ints, bound: int) -> tuple[Ints, int]:
-    """Return the keys (all below `bound`) as consecutive numbers in the same order, and how many there are."""
+def renumbered(key: Ints, bound: int) -> tuple[Ints, Ints]:
+    """Return the keys (all below `bound`) as consecutive numbers in the same order, and the key of each number.
+
+    What `np.unique` returns, without sorting: for keys that take few values.
+    """
     present = np.zeros(bound, dtype=np.bool_)
     present[key] = True
     number = np.cumsum(present) - 1
-    return number[key], int(number[-1]) + 1
+    return number[key], np.flatnonzero(present)

@@ -220,7 +220,8 @@ def set_sides(now: Situation, members: list[int]) -> tuple[int, int] | None:
     None if one of them cannot be booted any more.
     """
     good, bad = now.graph.good, now.graph.bad
-    booted = sorted({boot.commit for boot in now.evidence.boots} | {good, bad})
+    # In the order of their first boots: of two that are as near the same one is taken whatever their numbers.
+    booted = list(dict.fromkeys([*(boot.commit for boot in now.evidence.boots), good, bad]))
     rows = now.graph.ancestors(booted)
     sizes = (rows & now.graph.candidates).sum(axis=1)
     above = [place for place in range(len(booted)) if rows[place, members].all()]
@@ -307,7 +308,7 @@ def _set(now: Situation, commits: list[int], reason: str) -> Finding:
 
 
 def _range_around(now: Situation, accused: int, *, believe_marks: bool = False) -> list[int]:
-    """The commits between the nearest looked-at commits that stay settled when the accused itself is in doubt.
+    """The commits between all looked-at commits that stay settled when the accused itself is in doubt.
 
     What a person marked bounds the range only where no boot speaks against it.
     """
@@ -318,12 +319,9 @@ def _range_around(now: Situation, accused: int, *, believe_marks: bool = False) 
     in_doubt = {*parents, accused} - marked
     rows = graph.ancestors(booted)
     own = graph.ancestors([*parents, accused])
-    sizes = (rows & graph.candidates).sum(axis=1)
     lower = [i for i, commit in enumerate(booted) if own[:-1, commit].any() and commit not in in_doubt]
     upper = [i for i, commit in enumerate(booted) if rows[i, accused] and commit not in in_doubt]
-    top = rows[min(upper, key=lambda i: int(sizes[i]))] if upper else graph.ancestors([graph.bad])[0]
-    bottom = rows[max(lower, key=lambda i: int(sizes[i]))] if lower else graph.ancestors([graph.good])[0]
-    inside = top & ~bottom & graph.candidates
+    inside = graph.candidates & rows[upper].all(axis=0) & ~rows[lower].any(axis=0)
     inside[accused] = True
     # What the belief holds likely belongs to the range wherever it stands.
     inside |= belief.probability > 1 - now.options.confidence
@@ -353,12 +351,11 @@ def _ended(now: Situation) -> Finding | None:
 
 
 def credible(belief: Belief, confidence: float) -> list[int]:
-    """Return the fewest commits that together hold this much probability."""
-    order = np.argsort(-np.round(belief.probability, 12), kind="stable")
-    total = np.cumsum(belief.probability[order])
-    return [
-        int(commit) for commit in order[: int(np.searchsorted(total, confidence)) + 1] if belief.probability[commit] > 0
-    ]
+    """Return the fewest commits that together hold this much probability, and all that are as likely as the last."""
+    likely = np.round(belief.probability, 12)
+    order = np.argsort(-likely, kind="stable")
+    last = min(int(np.searchsorted(np.cumsum(belief.probability[order]), confidence)), order.size - 1)
+    return [int(commit) for commit in order if likely[commit] >= likely[order[last]] and belief.probability[commit] > 0]
 
 
 def _reference(now: Situation, costs: Costs) -> Look | None:

@@ -121,6 +121,7 @@ class _Hunt:
     jobs: list[tuple[float, int, _Job]] = field(default_factory=list)
     begun: int = 0
     waiting: dict[int, _Order] = field(default_factory=dict)
+    lent: set[int] = field(default_factory=set)
     ranked: tuple[int, int, tuple[Pending, ...]] | None = None
     looks: list[LookTaken] = field(default_factory=list)
     kernels: int = 0
@@ -151,7 +152,35 @@ class _Hunt:
         for machine, step in steps.items():
             if isinstance(step, Look):
                 self._begin(machine, step)
+        if not self.builders:
+            self._build_meanwhile(steps)
         return None
+
+    def _build_meanwhile(self, steps: Mapping[int, Look | Wait]) -> None:
+        """Let machines that have nothing to boot now make a kernel that will be wanted, where that delays nobody.
+
+        Those are the ones told to wait, and the ones whose kernel another machine has just begun to make.
+        """
+        spare = [
+            machine
+            for machine, step in steps.items()
+            if isinstance(step, Wait) or self._waits_for_another(machine, step.commit)
+        ]
+        if not spare:
+            return
+        made = self.evidence.built | self.evidence.skipped | self.evidence.coming.keys()
+        limit = len(spare) + len(self.evidence.coming)
+        wanted = rank_builds(self.graph, self.evidence, self.costs, self.options, limit)
+        for machine, commit in zip(spare, [one for one in wanted if one not in made], strict=False):
+            if machine in self.free:
+                self.free.remove(machine)
+                self.lent.add(machine)
+            self._begin_build(commit, machine)
+
+    def _waits_for_another(self, machine: int, commit: int) -> bool:
+        builds_itself = any(job.machine == machine for _, _, job in self.jobs)
+        left_s = self.evidence.coming.get(commit, 0.0) - self.evidence.now_s
+        return machine in self.waiting and not builds_itself and left_s >= self.costs.build_s
 
     def _costs_now(self) -> Costs:
         """The costs of a look decided now: a kernel nobody has begun waits for a builder first."""
@@ -272,6 +301,9 @@ class _Hunt:
         compiles = self.builds is None or self.builds(job.commit)
         if not compiles:
             self._untestable(job.commit)
+        if job.machine is not None and job.machine in self.lent:
+            self.lent.remove(job.machine)
+            self._release(job.machine)
         for machine in [one for one, order in self.waiting.items() if order.look.commit == job.commit]:
             order = self.waiting.pop(machine)
             if not compiles:

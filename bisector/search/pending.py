@@ -7,7 +7,9 @@ from math import erfc, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from bisector.search.algebra import product
 from bisector.search.belief import Belief
+from bisector.search.classes import renumbered
 from bisector.search.graph import Graph
 from bisector.search.types import Evidence
 
@@ -25,8 +27,6 @@ FORESEEN_BITS = 1e-3
 FRACTIONS = (0.25, 0.5, 0.75)
 # A part with less of the belief needs no look of its own.
 LIGHT_PART = 0.01
-# How many commits of a part are weighed to find its fractions, where the history is not a line.
-PROBES = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,7 +58,7 @@ class Futures:
             ],
             axis=1,
         )
-        bad: Floats = np.clip(below @ self.tilt.T, 0.0, 1.0)
+        bad: Floats = np.clip(product(below, self.tilt.T), 0.0, 1.0)
         return bad
 
 
@@ -86,7 +86,7 @@ def foresee(graph: Graph, belief: Belief, shifts: dict[int, float]) -> Futures:
     for shift, row in enumerate(rows):
         code |= row.astype(np.int64) << shift
     inside = belief.probability > 0
-    codes, of_inside = np.unique(code[inside], return_inverse=True)
+    of_inside, codes = renumbered(code[inside], 1 << kept.size)
     part = np.full(len(graph), -1, dtype=np.int64)
     part[inside] = of_inside
     mass: Floats = np.bincount(of_inside, weights=belief.probability[inside]).astype(np.float64)
@@ -115,7 +115,7 @@ def fractions(graph: Graph, belief: Belief, futures: Futures, free: NDArray[np.b
     """
     inside = np.flatnonzero(belief.probability > 0)
     key = belief.of_class[inside] * futures.mass.size + futures.part[inside]
-    codes, of_piece = np.unique(key, return_inverse=True)
+    of_piece, codes = renumbered(key, belief.mass.size * futures.mass.size)
     weight = np.bincount(of_piece, weights=belief.probability[inside])
     found: list[int] = []
     for number in range(codes.size):
@@ -125,8 +125,6 @@ def fractions(graph: Graph, belief: Belief, futures: Futures, free: NDArray[np.b
         usable = members[free[members]]
         if usable.size == 0:
             continue
-        if usable.size > PROBES and not graph.linear:
-            usable = usable[np.unique(np.linspace(0, usable.size - 1, PROBES).astype(np.int64))]
         piece = np.zeros(len(graph))
         piece[members] = belief.probability[members]
         share = np.round(graph.mass_below(usable, piece) / weight[number], 9)

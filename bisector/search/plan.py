@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from bisector.search.algebra import product
 from bisector.search.belief import Belief
 from bisector.search.graph import Graph
 from bisector.search.noise import Readings
@@ -96,9 +97,9 @@ def expected_information(q: Floats, chance: Floats, d: Floats) -> Floats:
     place = np.clip(q, 0, 1) * last
     row = np.minimum(place.astype(np.int64), last - 1)
     up, of = (place - row) * chance, np.arange(len(q))[:, None] * q_axis.size
-    weight = np.bincount((of + row).ravel(), (chance - up).ravel(), len(q) * q_axis.size)
+    weight = np.bincount((of + row).ravel(), (chance - up).ravel(), len(q) * q_axis.size).astype(np.float64)
     weight += np.bincount((of + row + 1).ravel(), up.ravel(), len(q) * q_axis.size)
-    by_d = weight.reshape(len(q), -1) @ table
+    by_d = product(weight.reshape(len(q), -1), table)
     d = np.clip(d, 0, d_axis[-1])
     column = np.clip(np.searchsorted(d_axis, d, side="right") - 1, 0, d_axis.size - 2)
     right = (d - d_axis[column]) / (d_axis[column + 1] - d_axis[column])
@@ -131,8 +132,8 @@ def pending_shifts(evidence: Evidence, readings: Readings, belief: Belief) -> di
 
 
 def candidates(graph: Graph, evidence: Evidence, belief: Belief) -> Ints:
-    """Return the commits worth a thought: every built one, and the middle of every class that weighs anything."""
-    built = {boot.commit for boot in evidence.boots} | evidence.built | {graph.good, graph.bad}
+    """Return the commits worth a thought: every one built or being built, and the middle of every heavy class."""
+    built = {boot.commit for boot in evidence.boots} | evidence.built | evidence.coming.keys() | {graph.good, graph.bad}
     usable = np.array(sorted(built - evidence.skipped - evidence.marked_good - evidence.marked_bad), dtype=np.int64)
     middles = list(middle_of_classes(graph, evidence, belief).values())
     return np.unique(np.concatenate([usable, np.array(middles, dtype=np.int64)])) if usable.size or middles else usable

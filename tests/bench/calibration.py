@@ -16,7 +16,8 @@ class Reliability:
 
     From 0.99 on each named commit is one sample. Below, where the search does not stop, each hunt gives at most one
     sample a bin: the leading commit's probability the first time that it lies in the bin. A belief that is right at
-    every moment is right at such a moment too; taking all moments of a hunt would count one mistake ten times.
+    every moment is right at such a moment too; taking all moments of a hunt would count one mistake ten times. Only
+    hunts for a single commit give these samples.
     """
 
     samples: dict[int, list[tuple[float, bool]]] = field(default_factory=lambda: defaultdict(list))
@@ -62,6 +63,9 @@ def bin_of(probability: float) -> int | None:
 
 
 def _moments(trial: Trial) -> Iterator[tuple[int, tuple[float, bool]]]:
+    if len(trial.first_bad) != 1:
+        # Where twenty commits share the change, whoever leads is one of them: no test of a belief in a single one.
+        return
     seen: set[int] = set()
     for moment in trial.moments:
         place = bin_of(moment.claimed)

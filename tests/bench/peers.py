@@ -21,6 +21,7 @@ except ImportError:
 ROWS = ("n16000-5", "n16000-20", "n16000-2-calm")
 """Rows 1, 3 and 4."""
 RIGHT_ENOUGH = 0.95
+FEW_TRIALS = 50
 ITS_OWN_CONFIDENCE = 0.95
 """What `git bayesect run` stops at if nothing else is said."""
 
@@ -118,4 +119,6 @@ def cheapest(tallies: dict[str, Tally]) -> str:
     if len(ranked) > 1:
         ratio = able[ranked[1]].machine_s_mean / able[ranked[0]].machine_s_mean
         said += f"; the next, {ranked[1]}, takes {ratio:.2f} times as long"
+    if tallies[ranked[0]].trials < FEW_TRIALS:
+        said += " (too few trials to rely on)"
     return said

@@ -13,18 +13,19 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from bisector.search import Boot, Costs, Evidence, Graph, Options, Purpose, assess, propose, rank_builds
+from bisector.search import Boot, Costs, Evidence, Graph, Options, Purpose, assess, assign, propose, rank_builds
 
 SIZES = (1000, 5000, 16000, 64000, 200000)
 COSTS = Costs(build_s=300.0, boot_s=120.0, run_s=20.0)
 OPTIONS = Options(max_boots=10_000)
 LOOKS = (20, 60)
 Parents = list[tuple[int, ...]]
-TIMES = ("load", "first", *(f"after {looks}" for looks in LOOKS), "assess", "builds")
+TIMES = ("load", "first", *(f"after {looks}" for looks in LOOKS), "assess", "builds", "8 at once")
 
 
 def line(count: int) -> Parents:
@@ -93,6 +94,13 @@ def evidence(graph: Graph, looks: int, seed: int = 1) -> Evidence:
     return Evidence(boots=tuple(boots), built=built, now_s=240.0 * len(boots))
 
 
+def in_a_fleet(known: Evidence, machines: int) -> Evidence:
+    """The same with its looks made by several machines in turn, each of which has booted both ends."""
+    ends = [replace(boot, machine=machine) for machine in range(machines) for boot in known.boots[:6]]
+    others = [replace(boot, machine=place % machines) for place, boot in enumerate(known.boots[6:])]
+    return replace(known, boots=(*ends, *others))
+
+
 def seconds(work: Callable[[], object], times: int) -> float:
     """The least processor seconds of a few."""
     spent = []
@@ -123,6 +131,8 @@ def measure(shape: str, count: int, times: int) -> dict[str, float]:
         figures[name] = seconds(lambda looks=looks: propose(graph, known[looks], COSTS, OPTIONS), times)  # type: ignore[misc]
     figures["assess"] = seconds(lambda: assess(graph, known[60], OPTIONS), times)
     figures["builds"] = seconds(lambda: rank_builds(graph, known[60], COSTS, OPTIONS, 8), times)
+    fleet = in_a_fleet(known[20], 8)
+    figures["8 at once"] = seconds(lambda: assign(graph, fleet, COSTS, OPTIONS, range(8)), times)
     figures["rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     figures["load_mb"] = peak_mb(lambda: Graph.from_parents(parents))
     figures["decide_mb"] = peak_mb(lambda: propose(graph, known[60], COSTS, OPTIONS))

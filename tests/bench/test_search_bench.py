@@ -32,7 +32,7 @@ def test_one_command_prints_a_row_its_verdict_and_the_calibration() -> None:
 def hunt(claims, *, right, kind="commit"):
     moments = [SimpleNamespace(claimed=claim, right=right) for claim in claims]
     result = SimpleNamespace(kind=kind, probability=claims[-1])
-    return SimpleNamespace(moments=moments, result=result, verdict="correct" if right else "wrong")
+    return SimpleNamespace(first_bad=(7,), moments=moments, result=result, verdict="correct" if right else "wrong")
 
 
 def test_a_hunt_is_one_sample_a_bin_however_long_it_stays_there(bench: None) -> None:

@@ -175,6 +175,8 @@ def test_resuming_a_finished_hunt_shows_its_answer_again_and_adds_nothing(run: R
 def test_every_command_has_a_help_text_with_an_example(run: Run) -> None:
     for command in ("demo", "start", "resume", "status", "log", "report", "simulate"):
         assert "Example:  bisector" in run(command, "--help").out
+    for command in ("list", "check", "facts", "release"):
+        assert f"Example:  bisector lab {command}" in run("lab", command, "--help").out
 
 
 def test_simulate_gives_the_figures_that_scripts_rely_on(run: Run) -> None:

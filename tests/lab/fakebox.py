@@ -80,6 +80,17 @@ _SCRIPTS = {
     "grub-mkrelpath": 'echo "$1"',
 }
 
+# A machine's own bootloader script, as a user might have one; the firmware of the box reads what it writes.
+ENTRY = "menuentry hook --id hook {\\n\\tlinux %s %s\\n}\\n"
+HOOK = {
+    "method": "hook",
+    "where": "machine",
+    "install": f'printf "{ENTRY}" "$BISECTOR_IMAGE" "$BISECTOR_CMDLINE" >/boot/grub/custom.cfg',
+    "boot_once": "grub-editenv /boot/grub/grubenv set next_entry=hook",
+    "armed": 'grub-editenv /boot/grub/grubenv list | sed -n "s/^next_entry=//p"',
+    "disarm": "grub-editenv /boot/grub/grubenv unset next_entry",
+}
+
 PANIC = "Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)"
 
 
@@ -110,10 +121,12 @@ class FakeBox:
     boot_s: float = 0.1
     linger_s: float = 0.0
     deaf_to: set[str] = field(default_factory=set)  # reboot, forced, cut
+    refuses_login_s: float = 0.0
     dead_until_cut: bool = False
     sticky: bool = False
     ignores_entry: bool = False
     stale: list[Path] = field(default_factory=list)  # booted instead of the entry's image, one after the other
+    panicking: set[str] = field(default_factory=set)  # how the releases end that do
     boots: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
 
@@ -276,6 +289,10 @@ class FakeBox:
             shutil.rmtree(self.root / "tmp")
             (self.root / "tmp").mkdir(mode=0o777)
             (self.root / "tmp").chmod(0o1777)
+            keys, hidden = self.root / "authorized_keys", self.root / "later_keys"
+            if self.refuses_login_s:
+                keys.rename(hidden)
+                threading.Timer(self.refuses_login_s, hidden.rename, (keys,)).start()
             self._run()
 
     def _run(self) -> None:
@@ -317,7 +334,7 @@ class FakeBox:
             if shlex.split(entry[1]) == [chosen]:
                 lines = [shlex.split(line) for line in entry[2].splitlines()]
                 [(_, path, *words)] = [line for line in lines if line[0] == "linux"]
-                image = self.root / path.removeprefix("/")
+                image = self.root / path.replace("/var/lib/", "/var/").removeprefix("/")
                 if self.stale and "bisector" in path:
                     image = self.stale.pop(0)
                 if image.exists():
@@ -332,7 +349,9 @@ class FakeBox:
             return kernel
         found = re.search(rb"6\.1\.0-[A-Za-z0-9.-]+", content)
         assert found is not None, f"{image} is no kernel"
-        return {"release": found[0].decode(), "build_id": build_id(image), "then": "run"}
+        release = found[0].decode()
+        then = "panic" if release.endswith(tuple(self.panicking)) else "run"
+        return {"release": release, "build_id": build_id(image), "then": then}
 
     def _say(self, line: str) -> None:
         with self.console.open("a") as file:

@@ -5,8 +5,8 @@ import pytest
 from lab.machines import QUICK, Sshd, make_key
 
 from bisector.lab.known_hosts import pinned_keys
-from bisector.lab.physical import target_of
 from bisector.lab.ssh import ConnectError, Shell
+from bisector.lab.target import target_of
 from bisector.model.errors import MachineError
 from bisector.recipe.machines import SshMachine
 

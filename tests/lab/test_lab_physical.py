@@ -284,6 +284,14 @@ def test_s08_a_reboot_too_fast_to_be_seen_is_a_reboot(
     assert box.asked == ["reboot"]
 
 
+def test_a_login_refused_while_the_machine_boots_is_waited_for(
+    box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
+) -> None:
+    box.refuses_login_s = 1.0
+    assert boot(make(), image, tmp_path).release == image.release
+    assert box.boots[1:] == [f"reboot: {image.release}"]
+
+
 def test_s09_a_job_outlives_a_lost_connection_and_its_result_counts(
     box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
 ) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bisector.search import Boot, Costs, Evidence, Graph, Options, Purpose, propose, rank_builds
+from bisector.search import Boot, Costs, Evidence, Graph, Options, Pending, Purpose, propose, rank_builds
 
 LINE = Graph.from_parents([(), *((i,) for i in range(48))])
 COSTS = Costs(build_s=17.0, boot_s=4.7, run_s=6.0)
@@ -77,3 +77,19 @@ def test_a_kernel_that_splits_the_other_way_round_is_still_no_reason_to_build_be
     ranked = rank_builds(LINE, searched, COSTS, Options(), 8)
     assert ranked.index(27) < ranked.index(28)
     assert ranked.index(31) < ranked.index(30)
+
+
+def test_a_look_that_is_pending_somewhere_is_imagined_to_end_before_the_search_is_asked():
+    look = Pending(commit=33, runs=3, machine=0, purpose=Purpose.SEARCH)
+    pending = replace(SEARCHED, pending=(look,))
+    ranked = rank_builds(LINE, pending, COSTS, Options(), 4)
+    # What the two halves of 33 want, 29 and 37 being ready; and with two of its runs in, those of one half alone.
+    assert sorted(ranked) == [27, 31, 35, 40]
+    so_far = replace(shown(SEARCHED, 33, 385.0, 19983, 19974), pending=(look,))
+    assert sorted(rank_builds(LINE, so_far, COSTS, Options(), 2)) == [27, 31]
+
+
+def test_of_two_pending_looks_every_joint_outcome_is_prepared_for():
+    looks = tuple(Pending(commit=commit, runs=3, machine=commit % 2, purpose=Purpose.SEARCH) for commit in (16, 33))
+    evidence = Evidence(boots=GATE, built=frozenset({0, 16, 33, 48}), pending=looks, now_s=320.0)
+    assert sorted(rank_builds(LINE, evidence, COSTS, Options(), 3)) == pytest.approx([8, 24, 40], abs=1)

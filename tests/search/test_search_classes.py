@@ -3,8 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bisector.search import Boot, Evidence, Graph, Options, Purpose, World, plan
-from bisector.search.classes import classes_of, split_classes
+from bisector.search import Boot, Evidence, Graph, Options, Purpose, World, pending, plan
+from bisector.search.algebra import product
+from bisector.search.classes import classes_of, renumbered, split_classes
 from bisector.search.engine import situation
 from bisector.search.world import history
 
@@ -79,3 +80,44 @@ def test_a_class_larger_than_any_list_is_split_from_outside():
     evidence = Evidence(skipped=frozenset(range(1, 3001)))
     belief = situation(graph, evidence, Options()).belief
     assert plan.middle_of_classes(graph, evidence, belief)[0] == 3002
+
+
+@pytest.mark.parametrize(("rows", "inner", "columns"), [(60, 61, 960), (3, 2, 7), (1, 1, 1), (700, 700, 5)])
+def test_a_product_in_pieces_is_the_product(rows, inner, columns):
+    rng = np.random.default_rng(1)
+    left, right = rng.normal(size=(rows, inner)), rng.normal(size=(inner, columns))
+    assert product(left, right) == pytest.approx(left @ right, rel=1e-12, abs=1e-12)
+
+
+@given(st.lists(st.integers(0, 50), min_size=1))
+def test_keys_are_numbered_as_sorting_would(keys):
+    number, found = renumbered(np.array(keys), 51)
+    values, inverse = np.unique(keys, return_inverse=True)
+    assert found.tolist() == values.tolist()
+    assert number.tolist() == inverse.tolist()
+
+
+def test_beside_a_look_under_way_the_quartiles_of_what_it_leaves_are_the_nearest_of_all_commits():
+    graph = merged(3000, 3)
+    ends = [
+        Boot(commit=commit, values=(level, level * 1.001, level * 0.999), at_s=0.0, purpose=Purpose.GATE)
+        for commit, level in [(0, 1000.0), (2999, 700.0)] * 3
+    ]
+    belief = situation(graph, Evidence(boots=tuple(ends)), Options()).belief
+    futures = pending.foresee(graph, belief, {1500: 20.0})
+    free = plan.testable(graph, Evidence())
+    found = pending.fractions(graph, belief, futures, free)
+    inside = graph.ancestors([1500])[0]
+    rows = graph.ancestors(np.arange(3000))
+    expected = []
+    for part in (~inside, inside):
+        mass = np.where(part, belief.probability, 0.0)
+        share = rows @ mass / mass.sum()
+        usable = np.flatnonzero(part & free & graph.candidates)
+        expected += [np.abs(share[usable] - fraction).min() for fraction in (0.25, 0.5, 0.75)]
+    off = []
+    for place, commit in enumerate(found):
+        part = ~inside if not inside[commit] else inside
+        mass = np.where(part, belief.probability, 0.0)
+        off.append(abs(float(rows[commit] @ mass / mass.sum()) - (0.25, 0.5, 0.75)[place % 3]))
+    assert sorted(off) == pytest.approx(sorted(expected), abs=1e-8)

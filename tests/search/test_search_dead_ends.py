@@ -131,3 +131,20 @@ def test_an_audit_with_half_a_pair_is_only_begun():
     assert assess(line(10), evidence, Options()).audit == "not begun"
     evidence = with_boots(evidence, boots(4, 1000.0, 1, Purpose.AUDIT))
     assert assess(line(10), evidence, Options()).audit == "begun"
+
+
+def test_all_slow_children_of_a_commit_that_cannot_be_audited_bound_its_range():
+    # 1 does not build; 3 and 4 are children of 2 and both slow: whichever is listed first, neither is in doubt.
+    for parents in ([(), (0,), (1,), (2,), (2,), (3, 4)], [(), (0,), (1,), (2,), (2,), (4, 3)]):
+        graph = Graph.from_parents(parents)
+        evidence = with_boots(gate(5), boots(2, 700.0, 3), boots(3, 700.0, 3), boots(4, 700.0, 3))
+        evidence = replace(evidence, skipped=frozenset({1}), marked_good=frozenset({1}))
+        finding = propose(graph, evidence, COSTS, Options())
+        assert finding.kind is AnswerKind.SET
+        assert set(finding.commits) == {2}
+
+
+def test_of_equally_likely_commits_none_is_left_out_of_a_spent_budgets_answer():
+    evidence = with_boots(gate(100), boots(50, 1000.0, 3))
+    finding = propose(line(101), evidence, COSTS, Options(max_boots=len(evidence.boots)))
+    assert set(finding.commits) == set(range(51, 101))

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from hostile import COSTS, Lab, line
 
-from bisector.search import AnswerKind, Graph, Options, Purpose, drive
+from bisector.search import AnswerKind, Graph, Options, Purpose, World, drive
+from bisector.search.world import history
 
 LINE = line(200)
 SEEDS = (1, 2, 3)
@@ -243,10 +244,12 @@ def test_weights_that_are_right_save_builds_and_wrong_ones_only_cost_some():
     assert hunt(77, nowhere) <= hunt(77, even) + 5
 
 
+@pytest.mark.parametrize("merges", [0.0, 0.08])
 @pytest.mark.parametrize(("count", "builds"), [(16_000, 20), (200_000, 24)])
-def test_a_long_line_is_halved_and_no_more(count, builds):
-    graph = line(count)
-    answer = drive(graph, Lab(graph, {count // 3: -8}), COSTS)
-    assert names_it(answer, count // 3)
+def test_a_long_history_is_halved_and_no_more(count, builds, merges):
+    graph = history(World(commits=count, merges=merges), np.random.default_rng(1))
+    first_bad = count // 3
+    answer = drive(graph, Lab(graph, {first_bad: -8}), COSTS)
+    assert names_it(answer, first_bad)
     assert answer.builds <= builds
     assert sum(look.purpose is Purpose.SEARCH for look in answer.looks) <= 1.6 * np.log2(count)

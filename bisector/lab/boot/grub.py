@@ -33,7 +33,6 @@ for d in /boot/grub /boot/grub2; do [ -s "$d/grub.cfg" ] && break; done
 [ -s "$d/grub.cfg" ] || { echo "there is no grub.cfg in /boot/grub or /boot/grub2" >&2; exit 1; }
 for t in grub grub2; do command -v "$t-editenv" >/dev/null && break; done
 command -v "$t-editenv" >/dev/null || { echo "there is neither grub-editenv nor grub2-editenv" >&2; exit 1; }
-[ -e "$d/grubenv" ] || "$t-editenv" "$d/grubenv" create
 say() { echo "@@$1"; shift; "$@" 2>/dev/null; echo; }
 say folder echo "$d"
 say tool echo "$t"
@@ -93,27 +92,44 @@ class GrubMethod:
         self._found: _Place | None = None
         self._default: _Place | None = None
 
-    def preflight(self) -> None:
+    def inspect(self) -> None:
         """Raises OneShotError unless GRUB here reads custom.cfg, knows `next_entry`, and can clear it."""
+        self._require_one_shot(self._inspect())
+
+    def preflight(self) -> None:
+        """As `inspect`; what the default entry and its command line are is remembered."""
         place = self._inspect()
+        self._require_one_shot(place)
+        self._root.script('[ -e "$2" ] || "$1" "$2" create', *place.grubenv)
+        self._default = place
+        self.disarm()
+
+    def _require_one_shot(self, place: _Place) -> None:
         said, where = place.said, place.said["folder"]
         filesystem, abstraction = said["filesystem"], " ".join(said["abstraction"].split())
-        reasons = []
-        if not filesystem or not said["uuid"]:
-            reasons.append(f"{said['tool']}-probe cannot tell on which filesystem {where} lies")
-        elif filesystem not in _WRITABLE:
-            reasons.append(f"GRUB cannot write its environment on {filesystem}, where {where} lies")
-        if abstraction:
-            reasons.append(f"GRUB cannot write its environment through {abstraction}, where {where} lies")
-        if said["clears"] in ("", "0"):
-            reasons.append(f"{where}/grub.cfg does not clear next_entry (save_env next_entry)")
-        if said["reads"] in ("", "0"):
-            reasons.append(f"{where}/grub.cfg does not read custom.cfg")
-        if place.environment.get("saved_entry", "").startswith(grubcfg.ID_PREFIX):
-            reasons.append(f"the saved default is {place.environment['saved_entry']}, one of our own entries")
-        armed = place.environment.get("next_entry", "")
-        if armed and not armed.startswith(grubcfg.ID_PREFIX):
-            reasons.append(f"somebody has set the next boot to {armed!r} already")
+        saved, armed = (place.environment.get(name, "") for name in ("saved_entry", "next_entry"))
+        reasons = [
+            reason
+            for wrong, reason in (
+                (
+                    not (filesystem and said["uuid"]),
+                    f"{said['tool']}-probe cannot tell on which filesystem {where} lies",
+                ),
+                (
+                    bool(filesystem) and filesystem not in _WRITABLE,
+                    f"GRUB cannot write its environment on {filesystem}, where {where} lies",
+                ),
+                (bool(abstraction), f"GRUB cannot write its environment through {abstraction}, where {where} lies"),
+                (said["clears"] in ("", "0"), f"{where}/grub.cfg does not clear next_entry (save_env next_entry)"),
+                (said["reads"] in ("", "0"), f"{where}/grub.cfg does not read custom.cfg"),
+                (saved.startswith(grubcfg.ID_PREFIX), f"the saved default is {saved}, one of our own entries"),
+                (
+                    bool(armed) and not armed.startswith(grubcfg.ID_PREFIX),
+                    f"somebody has set the next boot to {armed!r} already",
+                ),
+            )
+            if wrong
+        ]
         if reasons:
             raise OneShotError(
                 f"{self._machine.name}: one-shot boots by GRUB cannot be trusted here: {reasons[0]}",
@@ -121,9 +137,6 @@ class GrubMethod:
                 resolution="An entry that is not cleared would be booted again and again. Put /boot on a plain "
                 "partition, run grub-mkconfig, or use another boot method.",
             )
-        self._default = place
-        if armed:
-            self.disarm()
 
     def arm_probe(self, token: str) -> bool:
         """Boot the default's kernel and initramfs once by an entry of ours."""

@@ -19,6 +19,10 @@ class HookMethod:
         self._root = root
 
     def preflight(self) -> None:
+        """As `inspect`."""
+        self.inspect()
+
+    def inspect(self) -> None:
         """Let the user's command judge, where there is one."""
         if self._part.preflight is None:
             return

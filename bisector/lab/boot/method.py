@@ -16,11 +16,12 @@ class OneShotError(MachineError):
 class BootMethod(Protocol):
     """One-shot boots on one machine. Every call raises MachineError when the machine says no or is lost."""
 
-    def preflight(self) -> None:
-        """Look at all that can be known without a reboot. Raises OneShotError with the reason.
+    def inspect(self) -> None:
+        """Look at all that can be known without a reboot, and change nothing. Raises OneShotError with the reason."""
+        ...
 
-        Called while the machine runs its default kernel.
-        """
+    def preflight(self) -> None:
+        """The same on the default kernel, and remember what the default is. Raises OneShotError."""
         ...
 
     def arm_probe(self, token: str) -> bool:

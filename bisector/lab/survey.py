@@ -1,0 +1,177 @@
+"""Is a machine fit for hunts? One answer for each requirement, without a reboot and without changing anything."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from bisector.lab import proof
+from bisector.lab.boot import boot_method
+from bisector.lab.lease import look
+from bisector.lab.reboot import running_now
+from bisector.lab.root import Root
+from bisector.lab.ssh import Limits, Shell
+from bisector.lab.target import target_of
+from bisector.lab.watch import require_alone
+from bisector.model.errors import BisectorError
+from bisector.recipe.machines import SshMachine
+
+_TOOLS = (
+    *("sh", "setsid", "mkfifo", "sha256sum", "base64", "tr", "grep", "awk", "ln", "who"),
+    *("uname", "df", "cmp", "date", "stat", "sed", "env"),
+)
+
+
+class Grade(StrEnum):
+    """What a requirement came out as. A `NOTE` costs nothing now, but a person may be needed at night."""
+
+    PASS = "pass"
+    NOTE = "note"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One requirement: what was seen, and how to mend it ("" if there is nothing to mend)."""
+
+    requirement: str
+    grade: Grade
+    seen: str
+    mend: str = ""
+
+
+class Survey:
+    """Looks at one machine over a connection of its own. Nobody's lease is needed: nothing is changed."""
+
+    def __init__(self, machine: SshMachine, *, limits: Limits | None = None) -> None:
+        self._machine = machine
+        self._limits = limits
+        self._shell: Shell | None = None
+
+    def close(self) -> None:
+        """Drop the connection."""
+        if self._shell is not None:
+            self._shell.close()
+
+    def findings(self) -> Iterator[Finding]:
+        """Every requirement in the order they depend on each other; stops where the rest cannot be looked at."""
+        first = self._finding("SSH", self._connect)
+        yield first
+        if first.grade is Grade.FAIL:
+            return
+        for requirement, step in (
+            ("root", self._root_rights),
+            ("programs", self._programs),
+            ("uploads", self._uploads),
+            ("lease", self._lease),
+            ("alone", self._alone),
+            ("default kernel", self._default_kernel),
+            ("one-shot boot", self._one_shot),
+            ("proof", self._proof),
+            ("power", self._power),
+            ("console", self._console),
+        ):
+            yield self._finding(requirement, step)
+
+    def facts(self) -> proof.RunningKernel:
+        """What the machine says of itself and of the kernel it runs. Raises MachineError."""
+        self._connect()
+        return proof.ask(self._connected)
+
+    @property
+    def root(self) -> Root:
+        """Root's rights over the survey's connection. Raises MachineError if it cannot be had."""
+        if self._shell is None:
+            self._connect()
+        return Root(self._connected, sudo=self._machine.sudo)
+
+    @property
+    def _connected(self) -> Shell:
+        assert self._shell is not None, "the first step connects"
+        return self._shell
+
+    @staticmethod
+    def _finding(requirement: str, step: Callable[[], "tuple[Grade, str, str] | str"]) -> Finding:
+        try:
+            found = step()
+        except BisectorError as error:
+            first = error.details.strip().splitlines()[:1]
+            seen = ": ".join([error.brief.rstrip("."), *(line for line in first if line not in error.brief)])
+            return Finding(requirement=requirement, grade=Grade.FAIL, seen=seen, mend=error.resolution)
+        if isinstance(found, str):
+            return Finding(requirement=requirement, grade=Grade.PASS, seen=found)
+        grade, seen, mend = found
+        return Finding(requirement=requirement, grade=grade, seen=seen, mend=mend)
+
+    def _connect(self) -> str:
+        target = target_of(self._machine)
+        self._shell = Shell(target, limits=self._limits)
+        self._shell.connect()
+        return f"{target.user}@{target.host}:{target.port} answers with a pinned host key"
+
+    def _root_rights(self) -> tuple[Grade, str, str] | str:
+        uid = self.root.script("id -u").strip()
+        if uid != "0":
+            return Grade.FAIL, f"commands run as user id {uid}", "Log in as root, or say sudo: true in its entry."
+        return "by sudo, without a password" if self._machine.sudo else "we log in as root"
+
+    def _programs(self) -> tuple[Grade, str, str] | str:
+        script = 'for p in "$@"; do command -v "$p" >/dev/null || echo "$p"; done'
+        missing = self._connected.check(("sh", "-c", script, "look", *_TOOLS), timeout_s=30).split()
+        if missing:
+            return Grade.FAIL, f"missing: {', '.join(missing)}", "Debian: apt-get install coreutils util-linux mawk"
+        return f"all {len(_TOOLS)} that are needed"
+
+    def _uploads(self) -> str:
+        remote = "/tmp/bisector-check"
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(b"bisector\n" * 1000)
+            file.flush()
+            self._connected.put(Path(file.name), remote)
+        self._connected.check(("rm", "-f", remote), timeout_s=30)
+        return "SFTP works"
+
+    def _lease(self) -> tuple[Grade, str, str] | str:
+        holding = look(self.root, self._machine.lease_folder)
+        if holding.state == "held":
+            return Grade.NOTE, str(holding), "Wait for it, or take another machine."
+        return str(holding)
+
+    def _alone(self) -> str:
+        require_alone(self._connected, self._machine.ignore_logins)
+        return "nobody else is logged in"
+
+    def _default_kernel(self) -> tuple[Grade, str, str] | str:
+        running = running_now(self.root)
+        if running.mark:
+            mend = "A hunt is at work, or one died: the next one returns it, or reboot it."
+            return Grade.NOTE, f"it runs a kernel of ours, {running.release}", mend
+        return running.release
+
+    def _one_shot(self) -> str:
+        boot_method(self._machine, self.root).inspect()
+        return f"{self._machine.boot.method}: nothing speaks against it; the first hunt proves it by a reboot"
+
+    def _proof(self) -> tuple[Grade, str, str] | str:
+        running = proof.ask(self._connected)
+        facts = dict(running.facts)
+        wrong = [
+            f"{name}: {facts.get(name, 'not told')}, expected {value}"
+            for name, value in sorted(self._machine.facts.items())
+            if facts.get(name) != value
+        ]
+        if wrong:
+            return Grade.FAIL, "; ".join(wrong), "Set the machine up so, or correct facts: in its entry."
+        return f"{running.release}, build id {running.build_id[:12]}, {len(self._machine.facts)} facts as expected"
+
+    def _power(self) -> tuple[Grade, str, str] | str:
+        power = self._machine.power
+        if power is None:
+            return Grade.NOTE, "no command", "Without power: in its entry, a kernel that hangs needs a person."
+        return "cycle" if power.cycle is not None else "off and on"
+
+    def _console(self) -> tuple[Grade, str, str] | str:
+        if self._machine.console is None:
+            return Grade.NOTE, "no command", "Without console: in its entry, nobody sees why a kernel did not come up."
+        return "configured"
