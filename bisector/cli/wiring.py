@@ -13,6 +13,7 @@ from bisector.kernel.store import ImageCache
 from bisector.kernel.toolchain import check_host
 from bisector.lab.physical import PhysicalMachine
 from bisector.lab.qemu import EmbeddedMachine, check_programs
+from bisector.lab.target import target_of
 from bisector.model.kernel import KernelImage
 from bisector.model.machine import BootRecord
 from bisector.model.sample import RunRecord
@@ -87,9 +88,15 @@ def check_tests(home: Home, recipe: Recipe) -> None:
 
 
 def check_lab(recipe: Recipe) -> None:
-    """Raise MissingPackageError if this host lacks what the recipe's machines or builds need."""
+    """Raise MissingPackageError if this host lacks what the recipe's machines or builds need.
+
+    Raises MachineError if a known_hosts file pins no key for a machine. No machine is asked.
+    """
     if any(isinstance(machine, EmbeddedPart) for machine in recipe.machines):
         check_programs()
+    for machine in recipe.machines:
+        if isinstance(machine, SshPart):
+            target_of(machine)
     check_host(recipe.kernel.compiler)
 
 

@@ -35,7 +35,8 @@ class Root:
 
     def run(self, argv: Sequence[str], *, timeout_s: float) -> CommandResult:
         """As `Shell.run`. Raises MachineError, also when sudo wants a password."""
-        result = self.shell.run(("sudo", "-n", "--", *argv) if self._sudo else argv, timeout_s=timeout_s)
+        through = ("sudo", "-n", "--") if self._sudo else ()
+        result = self.shell.run(argv, timeout_s=timeout_s, through=through)
         if self._sudo and result.exit_code == 1 and result.stderr.startswith("sudo: "):
             raise self._refused(result)
         return result

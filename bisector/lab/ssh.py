@@ -146,15 +146,16 @@ class Shell:
         if connection is not None:
             _close(connection)
 
-    def run(self, argv: Sequence[str], *, timeout_s: float) -> CommandResult:
+    def run(self, argv: Sequence[str], *, timeout_s: float, through: Sequence[str] = ()) -> CommandResult:
         """Run one command to its end and return what it said; a failing command is an answer, not an error.
 
         The limit holds on both sides: the machine kills the command and its process group (so nothing is left running
         to disturb the next sample), and four seconds later we drop the connection. Raises MachineError when the command
-        is cut off or the machine is lost. Do not use it where output is large: write a file and get it.
+        is cut off or the machine is lost. Do not use it where output is large: write a file and get it. `through` is a
+        command that runs commands (sudo): whoever is to end root's processes in time has to be root.
         """
         limit = max(1, round(timeout_s))
-        command = shlex.join(("sh", "-c", _LIMITED, str(limit), *argv))
+        command = shlex.join((*through, "sh", "-c", _LIMITED, str(limit), *argv))
         started = time.monotonic()
         with self._lossy(f"running {shlex.join(argv)[:200]}", limit + 4.0) as connection:
             result = connection.run(command, hide=True, warn=True, in_stream=False, encoding="utf-8")

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import select
 import shlex
 import shutil
 import signal
@@ -229,8 +230,13 @@ class FakeBox:
         with self._switch:
             process, self._process = self._process, None
             if process is not None:
+                # The namespace's first process goes last: when it has gone, so has the listener on the port.
+                handles = [os.pidfd_open(child) for child in children_of(process.pid)]
                 process.kill()
                 process.wait(20)
+                for handle in handles:
+                    assert select.select([handle], [], [], 20.0)[0], "a process of the box survives"
+                    os.close(handle)
 
     def restart_sshd_without_reboot(self) -> None:
         with self._switch:
@@ -240,11 +246,13 @@ class FakeBox:
 
     def drop_connections(self) -> None:
         """Kill the server's half of every connection; what runs in the box runs on."""
-        assert self._process is not None
-        [server] = children_of(self._process.pid)
-        for pid in children_of(server):
-            if b"sshd" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                os.kill(pid, signal.SIGKILL)
+        process = self._process
+        # While it boots there is nothing to drop, and whatever there is may be gone in the next moment.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for server in children_of(process.pid) if process is not None else []:
+                for pid in children_of(server):
+                    if b"sshd" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                        os.kill(pid, signal.SIGKILL)
 
     def crash(self) -> None:
         """It resets by itself: the default kernel comes up."""
@@ -290,7 +298,7 @@ class FakeBox:
             (self.root / "tmp").mkdir(mode=0o777)
             (self.root / "tmp").chmod(0o1777)
             keys, hidden = self.root / "authorized_keys", self.root / "later_keys"
-            if self.refuses_login_s:
+            if self.refuses_login_s and keys.exists():
                 keys.rename(hidden)
                 threading.Timer(self.refuses_login_s, hidden.rename, (keys,)).start()
             self._run()
