@@ -144,6 +144,21 @@ def test_pairs_of_all_machines_add_up_and_only_within_a_machine():
     assert (apart.pairs, apart.delta, apart.verdict.value) == (0, 0.0, "open")
 
 
+def test_machines_that_disagree_make_the_gate_doubt_its_error():
+    def gate_of(shifts):
+        boots = []
+        for machine, shift in enumerate(shifts):
+            for commit, level in ((0, 1000.0), (199, 1000.0 * (1 - shift / 100))):
+                boots.append(Boot(commit=commit, values=(level,) * 3, at_s=0.0, purpose=Purpose.GATE, machine=machine))
+        return judge(read(boots, OPTIONS, 0), (0, 199), OPTIONS, spent=False)
+
+    # Four pairs, with 4 % between the ends on average: no commit was booted twice on one machine.
+    agreeing, scattered = gate_of([4.0, 3.5, 4.5, 4.0]), gate_of([9.0, -3.0, 8.0, 2.0])
+    assert agreeing.verdict.value == "different"
+    assert scattered.verdict.value == "open"
+    assert scattered.se > 2 * agreeing.se
+
+
 def test_machines_begin_the_gate_at_both_ends():
     looks = looks_of(Evidence(), 0, 1, 2, 3)
     assert sorted(look.commit for look in looks.values()) == [0, 0, 199, 199]
