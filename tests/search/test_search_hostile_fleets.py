@@ -1,11 +1,25 @@
 """Whole hunts on several machines at once, in labs where the machines differ, fail or deceive."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hostile import COSTS, Fleet, line, modes, normal, still
 
-from bisector.search import AnswerKind, Options, Purpose, drive_fleet
+from bisector.search import (
+    AnswerKind,
+    Boot,
+    Evidence,
+    Look,
+    Options,
+    Pending,
+    Purpose,
+    Wait,
+    assign,
+    drive_fleet,
+    propose,
+)
+from bisector.search.pending import gate_covered
 
 LINE = line(200)
 FIRST_BAD = 77
@@ -23,7 +37,7 @@ def by_machine(answer, machines):
     return [sorted(boot.at_s for boot in answer.evidence.boots if boot.machine == one) for one in range(machines)]
 
 
-@pytest.mark.parametrize("builders", [0, 3])
+@pytest.mark.parametrize("builders", [0, 1, 3])
 @pytest.mark.parametrize("machines", [1, 2, 5, 8])
 def test_any_number_of_machines_and_builders_names_the_change_and_keeps_the_books(machines, builders):
     answer = hunt(Fleet(LINE, {FIRST_BAD: -8}, machines), builders=builders)
@@ -124,3 +138,59 @@ def test_more_machines_than_commits_only_boot_the_two_there_are(machines):
 def test_the_same_fleet_gives_the_same_hunt():
     one, other = (hunt(Fleet(LINE, {FIRST_BAD: -5}, 4), builders=2) for _ in range(2))
     assert one.looks == other.looks
+
+
+def gate_of_machine_0():
+    levels = [(end, level) for _ in range(3) for end, level in ((0, 1000.0), (199, 900.0))]
+    boots = [
+        Boot(commit=end, values=(level, level + 1, level - 1), at_s=0.0, purpose=Purpose.GATE) for end, level in levels
+    ]
+    return Evidence(boots=tuple(boots), built=frozenset({0, 199}))
+
+
+def test_a_machine_that_comes_late_boots_both_ends_before_anything_else():
+    evidence = gate_of_machine_0()
+    asked = []
+    for _ in range(2):
+        look = assign(LINE, evidence, COSTS, Options(), [3])[3]
+        assert isinstance(look, Look)
+        assert look.purpose is Purpose.GATE
+        asked.append(look.commit)
+        more = Boot(commit=look.commit, values=(500.0, 501.0, 499.0), at_s=0.0, purpose=look.purpose, machine=3)
+        evidence = replace(evidence, boots=(*evidence.boots, more))
+    assert set(asked) == {0, 199}
+    assert assign(LINE, evidence, COSTS, Options(), [3])[3].purpose is Purpose.SEARCH
+
+
+def test_a_machine_that_comes_late_is_of_use_though_an_end_no_longer_boots():
+    look = assign(LINE, replace(gate_of_machine_0(), skipped=frozenset({0})), COSTS, Options(), [3])[3]
+    assert isinstance(look, Look)
+    assert look.commit != 0
+
+
+def test_looks_between_the_ends_are_no_pairs_of_the_gate():
+    evidence = gate_of_machine_0()
+    search = Pending(commit=50, runs=3, machine=1, purpose=Purpose.SEARCH)
+    pair = Pending(commit=0, runs=3, machine=1, purpose=Purpose.GATE)
+    assert not gate_covered(replace(evidence, pending=(search,)), (0, 199), 0, pairs_left=1.0)
+    assert gate_covered(replace(evidence, pending=(search, pair)), (0, 199), 0, pairs_left=1.0)
+
+
+def test_a_lab_of_one_machine_is_not_asked_while_its_look_is_under_way():
+    pending = (Pending(commit=0, runs=3, machine=0, purpose=Purpose.GATE),)
+    with pytest.raises(ValueError, match="ask `assign`"):
+        propose(LINE, Evidence(pending=pending), COSTS, Options(max_boots=1))
+
+
+@pytest.mark.parametrize(("machines", "builders"), [(0, 0), (1, -1)])
+def test_a_hunt_without_a_machine_is_refused(machines, builders):
+    with pytest.raises(ValueError, match="at least one machine"):
+        drive_fleet(LINE, Fleet(LINE, {}, 1), COSTS, machines=machines, builders=builders)
+
+
+def test_a_step_that_lets_every_machine_wait_for_nothing_is_refused():
+    def waits(graph, evidence, costs, options, free):
+        return {machine: Wait(reason="for nothing") for machine in free}
+
+    with pytest.raises(ValueError, match="every machine waits"):
+        hunt(Fleet(LINE, {}, 2), step=waits)
