@@ -1,3 +1,4 @@
+import git_bayesect
 import pytest
 
 from bisector.search import Costs, Graph, Options, World, drive, simulate
@@ -136,12 +137,11 @@ def test_the_high_threshold_is_the_published_one(tenths, size, published):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_pass_and_fail_are_weighed_as_git_bayesect_weighs_them():
-    package = pytest.importorskip("git_bayesect")
     count = 50
     graph = Graph.from_parents([(), *((i,) for i in range(count - 1))])
     failures = {0: (0, 3), 49: (3, 3), 25: (1, 4), 37: (2, 2), 31: (1, 2)}
     # Its index 0 is the newest commit; the good end cannot be the first bad one.
-    bisector = package.Bisector([1.0] * (count - 1) + [0.0])
+    bisector = git_bayesect.Bisector([1.0] * (count - 1) + [0.0])
     for commit, (failed, looked) in failures.items():
         for number in range(looked):
             bisector.record(count - 1 - commit, number < failed)
