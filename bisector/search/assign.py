@@ -36,8 +36,7 @@ def serve(now: Situation, costs: Costs, free: Iterable[int]) -> dict[int, Look |
     for machine in searching if len(searching) > 1 else ():
         others = {other: step for other, step in steps.items() if other != machine}
         again = decide(_beside(now, machine, others, costs), costs)
-        if not isinstance(again, Finding) and _searches(again):
-            steps[machine] = again
+        steps[machine] = again if isinstance(again, Look) and _searches(again) else steps[machine]
     return steps
 
 

@@ -122,7 +122,6 @@ class _Hunt:
     begun: int = 0
     waiting: dict[int, _Order] = field(default_factory=dict)
     lent: set[int] = field(default_factory=set)
-    ranked: tuple[int, int, tuple[Pending, ...]] | None = None
     looks: list[LookTaken] = field(default_factory=list)
     kernels: int = 0
     machine_s: float = 0.0
@@ -214,16 +213,11 @@ class _Hunt:
                 self._begin_build(order.look.commit, None)
         if not self.idle_builders:
             return
-        state = self._known(), len(self.evidence.built), self.evidence.pending
-        if state == self.ranked:
-            return
         made = self.evidence.built | self.evidence.skipped | self.evidence.coming.keys()
         limit = self.idle_builders + len(self.evidence.coming)
         for commit in rank_builds(self.graph, self.evidence, self.costs, self.options, limit):
             if self.idle_builders and commit not in made:
                 self._begin_build(commit, None)
-        # An idle builder is not asked again before something has happened that could change the answer.
-        self.ranked = state if self.idle_builders else None
 
     def _begin_build(self, commit: int, machine: int | None) -> None:
         self.kernels += 1
