@@ -32,4 +32,6 @@ gate 11 "format" "$bin/ruff" format --check .
 gate 12 "lint" "$bin/ruff" check .
 gate 13 "imports" "$bin/lint-imports"
 gate 14 "types" "$bin/mypy"
-gate 15 "fast tests" "$bin/pytest" -m "not kernel" -n "$workers" -q
+# The search alone is held to every branch: nothing else can show what it would do in a lab that nobody has seen.
+gate 15 "fast tests, every branch of the search" "$bin/pytest" -m "not kernel" -n "$workers" -q \
+    --cov=bisector/search --cov-branch --cov-fail-under=100 --cov-report=term-missing:skip-covered
