@@ -222,9 +222,7 @@ def test_parallel_untestable_commits_are_told_apart_by_a_child_outside_their_cla
 
 
 @pytest.mark.parametrize(("first_bad", "suspects"), [(1, {1}), (2, {2, 3})])
-def test_parallel_untestable_commits_whose_merge_is_bad_are_told_apart_by_a_child_of_one(
-    tiny_lab, first_bad, suspects
-):
+def test_parallel_untestable_commits_whose_merge_is_bad_are_told_apart_by_a_child_of_one(tiny_lab, first_bad, suspects):
     # 3 merges 1 and 2, which nobody can test; 4 has only 1 below it and is itself no suspect once 3 is bad.
     graph = Graph.from_parents([(), (0,), (0,), (1, 2), (1,), (3,), (5,), (6,), (4, 7)])
     answer = drive(graph, tiny_lab(graph, first_bad, broken=frozenset({1, 2})), COSTS)
