@@ -1,7 +1,7 @@
 """The next step of a hunt as a function of what is known: gate, search, audit, finding. Same evidence, same step."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from bisector.search.graph import Graph
 from bisector.search.noise import Readings, read
 from bisector.search.pending import gate_covered
 from bisector.search.plan import next_look, splits, splitting, testable
+from bisector.search.stall import STALL_BOOTS, learned_nothing, slope_of
 from bisector.search.types import Costs, Evidence, Finding, Look, Options, Wait
-from bisector.search.verdict import between_levels, level_against_good
+from bisector.search.verdict import level_against_good
 
 # A boot of known side at least this often, so that a drift of the lab is seen; source: invented labs at 1 %/h.
 REFERENCE_EVERY_S = 45 * 60.0
@@ -30,9 +31,6 @@ STILL_ACCUSED = 0.6
 SET_BOOTS = 4
 # Bits that a look must be expected to tell beyond those under way elsewhere; else the machine waits for them.
 WORTH_BESIDE = 0.01
-# The stall rule: this many boots that lower the entropy by less than half a bit.
-STALL_BOOTS = 40
-STALL_BITS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -333,21 +331,15 @@ def _ended(now: Situation) -> Finding | None:
     if _spent(now.evidence, now.options):
         chosen = credible(now.belief, now.options.confidence)
         return _set(now, chosen, say.spent(now.evidence, now.options, f"{len(chosen)} commits remain possible"))
-    boots = now.evidence.boots
-    searched = sum(boot.purpose is Purpose.SEARCH for boot in boots)
-    if searched < STALL_BOOTS:
+    if not learned_nothing(now.graph, now.evidence, now.options, now.belief, boots=STALL_BOOTS):
         return None
-    middle = between_levels(now.graph, now.readings, now.belief)
-    # Without commits in the middle a search may just be short of precision: it gets twice the time.
-    window = STALL_BOOTS if len(middle) >= 2 else 2 * STALL_BOOTS
-    if searched < window:
+    slope = slope_of(now.graph, now.readings, now.belief)
+    if slope is not None:
+        return _set(now, list(slope.suspects), say.gradual(len(slope.booted), STALL_BOOTS))
+    # A search may just be short of precision: it gets twice the time.
+    if not learned_nothing(now.graph, now.evidence, now.options, now.belief, boots=2 * STALL_BOOTS):
         return None
-    earlier = replace(now.evidence, boots=boots[:-window])
-    before = believe(now.graph, earlier, read(earlier.boots, now.options, now.graph.good)).entropy_bits
-    if before - now.belief.entropy_bits >= STALL_BITS:
-        return None
-    chosen = credible(now.belief, now.options.confidence)
-    return _set(now, sorted({*chosen, *middle}), say.stalled(len(middle), window))
+    return _set(now, credible(now.belief, now.options.confidence), say.stalled(2 * STALL_BOOTS))
 
 
 def credible(belief: Belief, confidence: float) -> list[int]:

@@ -160,11 +160,14 @@ def spent(evidence: Evidence, options: Options, state: str) -> str:
     return f"The budget of {seconds(options.budget_s or np.inf)} is spent: {state}."
 
 
-def stalled(between: int, boots: int) -> str:
-    """Return why a search that learns nothing is ended."""
-    if between < 2:
-        return f"The last {boots} boots told nearly nothing: the lab is too noisy, or the change is not one step."
+def gradual(between: int, boots: int) -> str:
+    """Return why a search ends that found a slope where it looked for a step."""
     return (
-        f"The change is gradual or made by several commits: {between} commits sit between the levels of the two ends, "
-        f"and the last {boots} boots told nearly nothing."
+        f"The change is gradual or made by several commits: the levels of {between} commits lie between those of the "
+        f"two ends, in order, and the last {boots} boots told nearly nothing."
     )
+
+
+def stalled(boots: int) -> str:
+    """Return why a search that learns nothing is ended."""
+    return f"The last {boots} boots told nearly nothing: the lab is too noisy, or the change is not one step."

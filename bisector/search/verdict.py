@@ -90,23 +90,3 @@ def level_against_good(graph: Graph, readings: Readings, belief: Belief, commit:
 def _level(readings: Readings, belief: Belief, of: NDArray[np.bool_]) -> tuple[float, float]:
     variance = belief.boot_variance + readings.run_variance(readings.runs[of])
     return huber_mean(belief.y[of], float(np.sqrt(variance.mean()))), float(1 / (1 / variance).sum())
-
-
-def between_levels(graph: Graph, readings: Readings, belief: Belief) -> list[int]:
-    """Return the commits that sit between the ends: two deviations or more from what either end shows itself.
-
-    The belief's own levels are no measure here: a change in several steps has pulled them towards each other. One
-    commit in twenty sits there by chance; two of them in a search that learns nothing mean several steps.
-    """
-    found = set()
-    for machine in belief.levels:
-        here = readings.machine == machine
-        good, good_error = _level(readings, belief, here & (readings.commit == graph.good))
-        bad, bad_error = _level(readings, belief, here & (readings.commit == graph.bad))
-        for commit in set(np.unique(readings.commit[here]).tolist()) - {graph.good, graph.bad}:
-            level, error = _level(readings, belief, here & (readings.commit == commit))
-            from_good = np.sqrt(error + good_error + 2 * belief.layout_variance)
-            from_bad = np.sqrt(error + bad_error + 2 * belief.layout_variance)
-            if level - good > 2 * from_good and bad - level > 2 * from_bad:
-                found.add(int(commit))
-    return sorted(found)
