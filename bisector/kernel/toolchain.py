@@ -63,6 +63,9 @@ def build_environment(folder: Path) -> dict[str, str]:
         # Two sessions compile the same files in two folders: let ccache see one.
         "CCACHE_BASEDIR": str(folder),
         "CCACHE_NOHASHDIR": "1",
+        # Ask the compiler's own list of headers, not the preprocessor: a file that is not in the cache then costs a
+        # tenth more than without one, where it was half as much again.
+        "CCACHE_DEPEND": "1",
         **kept,
         "LC_ALL": "C",
         "KBUILD_BUILD_USER": "bisector",
