@@ -61,7 +61,8 @@ def test_a_change_made_by_twenty_commits_is_said_to_be_gradual_and_its_range_is_
     answer = drive(LINE, Lab(LINE, {90 + i: -0.5 for i in range(20)}, seed=seed), COSTS)
     assert answer.kind is AnswerKind.SET
     assert "gradual" in answer.reason
-    assert set(answer.commits) <= set(range(88, 112))
+    # The ends of the range are commits that were booted: a few before the first step and after the last may be in it.
+    assert set(answer.commits) <= set(range(80, 120))
     assert set(range(97, 102)) <= set(answer.commits)
     assert answer.boots <= 120
 
