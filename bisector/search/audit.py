@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bisector.model.outcome import Purpose
-from bisector.search.belief import FLAT_SHARE, Belief
+from bisector.search.belief import FLAT_SHARE, Belief, level_of
 from bisector.search.graph import Graph
-from bisector.search.noise import Readings, huber_mean
+from bisector.search.noise import Readings
 from bisector.search.plan import RUNS
 from bisector.search.types import Costs, Evidence
 
@@ -256,9 +256,9 @@ def share(audit: Audit, readings: Readings, belief: Belief, whole: tuple[float, 
     levels, errors = [], []
     for commit in (audit.accused, audit.parent):
         of = readings.commit == commit
-        variance = belief.boot_variance + readings.run_variance(readings.runs[of])
-        levels.append(huber_mean(belief.y[of], float(np.sqrt(variance.mean()))))
-        errors.append(1 / float((1 / variance).sum()) + belief.layout_variance)
+        level, error = level_of(readings, belief, of)
+        levels.append(level)
+        errors.append(error + belief.layout_variance)
     part = (levels[0] - levels[1]) / difference
     error = np.sqrt(sum(errors) + (part * its_error) ** 2) / abs(difference)
     clear = part + 2 * error < 1 and max(part, audit.jump / difference) < CLEAR_PART

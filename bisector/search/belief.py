@@ -116,6 +116,12 @@ def believe(graph: Graph, evidence: Evidence, readings: Readings) -> Belief:
     return belief
 
 
+def level_of(readings: Readings, belief: Belief, of: Bools) -> tuple[float, float]:
+    """Return the Huber mean of these boots without the trend, and its variance without a layout offset."""
+    variance = belief.boot_variance + readings.run_variance(readings.runs[of])
+    return huber_mean(belief.y[of], float(np.sqrt(variance.mean()))), float(1 / (1 / variance).sum())
+
+
 def _has_ends(graph: Graph, readings: Readings, machine: int) -> bool:
     here = readings.commit[readings.machine == machine]
     return bool((here == graph.good).any() and (here == graph.bad).any())

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bisector.model.outcome import Purpose
-from bisector.search.belief import Belief, believe
+from bisector.search.belief import Belief, believe, level_of
 from bisector.search.graph import Graph
-from bisector.search.noise import Readings, huber_mean, read
+from bisector.search.noise import Readings, read
 from bisector.search.types import Evidence, Options
 
 Floats = NDArray[np.float64]
@@ -71,13 +71,9 @@ def slope_of(graph: Graph, readings: Readings, belief: Belief) -> Slope | None:
 def _levels(readings: Readings, belief: Belief, commits: NDArray[np.int64]) -> tuple[Floats, Floats]:
     """Each commit's level against its machines' good ends, and the variance of that."""
     ground = np.array([belief.levels[int(one)].good if int(one) in belief.levels else 0.0 for one in readings.machine])
-    y, own = belief.y - ground, belief.boot_variance + readings.run_variance(readings.runs)
-    levels, variances = [], []
-    for commit in commits:
-        of = readings.commit == commit
-        levels.append(huber_mean(y[of], float(np.sqrt(own[of].mean()))))
-        variances.append(1 / float((1 / own[of]).sum()) + belief.layout_variance)
-    return np.array(levels), np.array(variances)
+    grounded = replace(belief, y=belief.y - ground)
+    level, variance = zip(*(level_of(readings, grounded, readings.commit == one) for one in commits), strict=True)
+    return np.array(level), np.array(variance) + belief.layout_variance
 
 
 def _chi_square(shapes: Floats, level: Floats, variance: Floats) -> Floats:

@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bisector.model.outcome import Verdict
-from bisector.search.belief import Belief
+from bisector.search.belief import Belief, level_of
 from bisector.search.graph import Graph
-from bisector.search.noise import Readings, huber_mean
+from bisector.search.noise import Readings
 from bisector.search.types import CommitVerdict, Evidence
 
 Floats = NDArray[np.float64]
@@ -76,8 +76,8 @@ def level_against_good(graph: Graph, readings: Readings, belief: Belief, commit:
         good = (readings.machine == machine) & (readings.commit == graph.good)
         if not here.any() or not good.any():
             continue
-        level, error = _level(readings, belief, here)
-        against, its_error = _level(readings, belief, good)
+        level, error = level_of(readings, belief, here)
+        against, its_error = level_of(readings, belief, good)
         differences.append(level - against)
         total = error + its_error + (0.0 if commit == graph.good else 2 * belief.layout_variance)
         precisions.append(1 / total)
@@ -85,8 +85,3 @@ def level_against_good(graph: Graph, readings: Readings, belief: Belief, commit:
         return None
     weight = np.array(precisions)
     return float(weight @ np.array(differences) / weight.sum()), float(1 / np.sqrt(weight.sum()))
-
-
-def _level(readings: Readings, belief: Belief, of: NDArray[np.bool_]) -> tuple[float, float]:
-    variance = belief.boot_variance + readings.run_variance(readings.runs[of])
-    return huber_mean(belief.y[of], float(np.sqrt(variance.mean()))), float(1 / (1 / variance).sum())
