@@ -236,3 +236,20 @@ def truth(lab: FakeLab) -> Mapping[str, str]:
     """The id that an honest hunt must name."""
     assert lab.first_bad is not None
     return {"first_bad": commit_id(lab.first_bad)}
+
+
+class Killed(BaseException):
+    """Stands for `kill -9` at this point."""
+
+
+def crash_before(step: int) -> Callable[[str], None]:
+    """`kill -9` in place of the n-th thing the outside is asked to do."""
+    asked = 0
+
+    def before(what: str) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == step:
+            raise Killed(what)
+
+    return before

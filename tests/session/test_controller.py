@@ -1,11 +1,22 @@
 """The loop, from the first event to the answer, over fake ports and the real search and journal."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes import FACTS, RECIPE, FakeBuilder, FakeLab, FakeMachine, Watcher, commit_id, linear_range, session_started
+from fakes import (
+    FACTS,
+    RECIPE,
+    FakeBuilder,
+    FakeLab,
+    FakeMachine,
+    Killed,
+    Watcher,
+    commit_id,
+    crash_before,
+    linear_range,
+    session_started,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,10 +30,6 @@ from bisector.session.evidence import skips
 from bisector.session.journal import create_journal, open_journal
 from bisector.session.ports import Machine
 from bisector.session.state import SessionState, Status
-
-
-class Killed(BaseException):
-    """Stands for `kill -9` at this point."""
 
 
 def controller(
@@ -195,19 +202,6 @@ def test_a_stop_request_pauses_after_the_step_in_hand_and_leaves_the_machine(tmp
     assert len(lab.runs) == 4
     lab.before = lambda what: None
     assert answer_of(controller(tmp_path, lab).run()) == (AnswerKind.COMMIT, (commit_id(27),))
-
-
-def crash_before(step: int) -> Callable[[str], None]:
-    """`kill -9` in place of the n-th thing the outside is asked to do."""
-    asked = 0
-
-    def before(what: str) -> None:
-        nonlocal asked
-        asked += 1
-        if asked == step:
-            raise Killed(what)
-
-    return before
 
 
 @settings(max_examples=10)

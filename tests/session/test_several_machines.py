@@ -1,6 +1,6 @@
 """Several machines in one session: what each is told to do, and what happens when one of them fails."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,8 +9,10 @@ from fakes import (
     FakeBuilder,
     FakeLab,
     FakeMachine,
+    Killed,
     Watcher,
     commit_id,
+    crash_before,
     linear_range,
     recipe_for,
     sample,
@@ -363,22 +365,6 @@ def test_a_machine_where_nothing_boots_blames_no_commit_while_others_boot(tmp_pa
     assert answer_of(state) == (AnswerKind.COMMIT, (commit_id(27),))
     assert skips(state) == {}
     assert "none has so far" in set_aside(state)["lab-02"]
-
-
-class Killed(BaseException):
-    """Stands for `kill -9` at this point."""
-
-
-def crash_before(step: int) -> Callable[[str], None]:
-    asked = 0
-
-    def before(what: str) -> None:
-        nonlocal asked
-        asked += 1
-        if asked == step:
-            raise Killed(what)
-
-    return before
 
 
 @pytest.mark.parametrize("step", [3, 9, 30])
