@@ -11,7 +11,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Protocol
 
-from bisector.kernel import elf
+from bisector.kernel import bzimage, elf
 from bisector.kernel.config import config_changes, config_digest, digest_of, parse_config
 from bisector.kernel.diagnose import CLOCK_SKEW
 from bisector.kernel.make import Counter, Make, OverTimeError
@@ -27,7 +27,7 @@ from bisector.model.progress import OnProgress, Progress
 from bisector.recipe.schema import KernelPart
 
 # Raise it when the way of building changes what comes out: older cache entries are then not found.
-_EDITION = "1"
+_EDITION = "2"
 _IMAGES = {"x86_64": ("bzImage", "arch/x86/boot/bzImage"), "i386": ("bzImage", "arch/x86/boot/bzImage")}
 _TRIES = 2
 
@@ -269,7 +269,8 @@ class KernelBuilder:
                 return stored
         raise BuilderError(
             f"the image of {order.commit[:12]} is not believed: {doubt}",
-            resolution=f"Set the clock right, remove {self._output.path}, then resume the session",
+            resolution=f"Set the clock right, clear the compiler's cache (ccache -C), remove {self._output.path}, "
+            "then resume the session",
         )
 
     def _compile(self, order: _Order, prepared: _Prepared, make: Make, stamp: Stamp) -> tuple[Stamp, str]:
@@ -305,11 +306,14 @@ class KernelBuilder:
             return "make did not write it anew"
         if not elf.holds(vmlinux, release):
             return f"vmlinux does not hold {release}"
-        stated = elf.image_release(image)
+        stated = bzimage.stated_release(image)
         if stated != release and (stated is not None or not elf.holds(image, release)):
             return f"the image says {stated}, not {release}"
-        if last is not None and not again and self._build_id(vmlinux) == last.build_id:
+        build_id = self._build_id(vmlinux)
+        if last is not None and not again and build_id == last.build_id:
             return f"its build id is that of {last.commit[:12]}"
+        if bzimage.carries(image, build_id) is False:
+            return f"the kernel packed in the image is not the vmlinux that was linked, {build_id}"
         return ""
 
     def _release(self, make: Make) -> str:

@@ -63,20 +63,6 @@ def signature(vmlinux: Path, *, blank: str) -> str:
     return digest.hexdigest()
 
 
-def image_release(image: Path) -> str | None:
-    """The release that an x86 bzImage states in its setup header, None where there is no such header.
-
-    Source: Documentation/arch/x86/boot.rst, `header` (0x202, "HdrS") and `kernel_version` (0x20e, plus 0x200).
-    """
-    head = image.read_bytes()[: 64 << 10]
-    if head[0x202:0x206] != b"HdrS":
-        return None
-    (pointer,) = struct.unpack_from("<H", head, 0x20E)
-    text = head[pointer + 0x200 :].split(b"\0", 1)[0]
-    words = text.decode("ascii", errors="replace").split()
-    return words[0] if pointer and words else None
-
-
 def _mapped(path: Path) -> mmap.mmap:
     with path.open("rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

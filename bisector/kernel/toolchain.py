@@ -63,10 +63,11 @@ def build_environment(folder: Path) -> dict[str, str]:
         # Two sessions compile the same files in two folders: let ccache see one.
         "CCACHE_BASEDIR": str(folder),
         "CCACHE_NOHASHDIR": "1",
-        # Ask the compiler's own list of headers, not the preprocessor: a file that is not in the cache then costs a
-        # tenth more than without one, where it was half as much again.
-        "CCACHE_DEPEND": "1",
         **kept,
+        # Never ccache's depend mode, nor what another user of the same cache stored in it: it does not see that a file
+        # takes in another one by .incbin. So a kernel whose packed size equals an earlier one's gets that one's code.
+        "CCACHE_NODEPEND": "1",
+        "CCACHE_NAMESPACE": "bisector",
         "LC_ALL": "C",
         "KBUILD_BUILD_USER": "bisector",
         "KBUILD_BUILD_HOST": "bisector",

@@ -365,6 +365,21 @@ def test_an_image_of_another_commit_is_not_believed(toy: "Toy") -> None:
     assert image.release.encode() in Path(image.path).read_bytes()
 
 
+def test_an_image_that_holds_the_kernel_of_another_commit_is_not_believed(toy: "Toy") -> None:
+    # What a compiler cache can do that does not see what an .incbin takes in: a new header before an old kernel.
+    makefile = (Path(__file__).parent / "toykernel/Makefile").read_text()
+    stale = "@test -e $(O)/packed || cp $< $(O)/packed; cat $(O)/packed $(O)/include/config/kernel.release > $@"
+    first = toy.commit("first", {"Makefile": makefile.replace("@cp $< $@", stale)})
+    second = toy.commit("second", {"mm/memory.c": _MEMORY % "<< 3"}, parent=first)
+    builder = toy.builder()
+    toy.build(builder, first)
+    image = toy.build(builder, second)
+    assert "not believed, built again from nothing: the kernel packed in the image is not the vmlinux" in (
+        toy.log.read_text()
+    )
+    assert bytes.fromhex(image.build_id) in Path(image.path).read_bytes()
+
+
 def test_a_kernel_without_a_build_id_cannot_be_used(toy: "Toy") -> None:
     makefile = (Path(__file__).parent / "toykernel/Makefile").read_text()
     nameless = toy.commit("x", {"Makefile": makefile.replace("--build-id=sha1", "--build-id=none")})

@@ -1,4 +1,4 @@
-"""What one session compiled, another finds in ccache, although it builds in another folder."""
+"""What ccache may answer: what another session compiled in another folder, and never another kernel's code."""
 
 import os
 import shutil
@@ -20,6 +20,15 @@ def compile_in(folder: Path, environment: dict[str, str]) -> bytes:
     return (folder / "out" / "a.o").read_bytes()
 
 
+def take_in(folder: Path, content: bytes, environment: dict[str, str]) -> bytes:
+    """An object with `content` by .incbin, as arch/x86/boot/compressed/piggy.S takes in the packed kernel."""
+    (folder / "packed").write_bytes(content)
+    (folder / "piggy.S").write_text('.section .rodata,"a"\n.incbin "packed"\n')
+    command = ["ccache", "gcc", "-Wp,-MMD,.piggy.o.d", "-c", "-o", "piggy.o", "piggy.S"]
+    subprocess.run(command, cwd=folder, env=environment, check=True)
+    return (folder / "piggy.o").read_bytes()
+
+
 @pytest.mark.skipif(shutil.which("ccache") is None, reason="ccache is optional and not installed")
 def test_two_build_folders_share_their_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CCACHE_DIR", str(tmp_path / "ccache"))
@@ -34,3 +43,16 @@ def test_two_build_folders_share_their_objects(tmp_path: Path, monkeypatch: pyte
     ).stdout
     figures = dict(line.split("\t") for line in listed.splitlines())
     assert int(figures["direct_cache_hit"]) + int(figures["preprocessed_cache_hit"]) == 1
+
+
+@pytest.mark.skipif(shutil.which("ccache") is None, reason="ccache is optional and not installed")
+def test_a_file_that_takes_in_another_is_never_answered_from_an_older_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CCACHE_DIR", str(tmp_path / "ccache"))
+    # What somebody's own builds left in the cache in depend mode, which is wrong for such a file in every mode.
+    monkeypatch.setenv("CCACHE_DEPEND", "1")
+    take_in(tmp_path, b"kernel of the user", dict(os.environ))
+    assert b"kernel of the user" in take_in(tmp_path, b"kernel of an other", dict(os.environ))
+    for content in (b"kernel of commit 1", b"kernel of commit 2"):
+        assert content in take_in(tmp_path, content, build_environment(tmp_path))

@@ -1,7 +1,6 @@
 """What is read of a vmlinux, against binutils as the judge."""
 
 import re
-import struct
 import subprocess
 from pathlib import Path
 
@@ -74,18 +73,6 @@ def test_one_changed_instruction_changes_the_signature(tmp_path: Path) -> None:
 def test_debug_information_does_not_change_the_signature(tmp_path: Path) -> None:
     one, two = _link(tmp_path, "one"), _link(tmp_path, "two", flags=("-g",))
     assert elf.signature(one, blank="0123456789ab") == elf.signature(two, blank="0123456789ab")
-
-
-def test_an_image_states_its_release_in_the_setup_header(tmp_path: Path) -> None:
-    image = tmp_path / "bzImage"
-    head = bytearray(0x4000)
-    head[0x202:0x206] = b"HdrS"
-    struct.pack_into("<H", head, 0x20E, 0x3000)
-    head[0x3200:0x3240] = b"6.1.0-rc10-bisector-0123456789ab (bisector@bisector) #1".ljust(64, b"\0")
-    image.write_bytes(bytes(head))
-    assert elf.image_release(image) == "6.1.0-rc10-bisector-0123456789ab"
-    image.write_bytes(b"\0" * 0x4000)
-    assert elf.image_release(image) is None
 
 
 def test_text_is_found_wherever_it_stands(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from gitrepo import GitRepo
 
 from bisector.history.repository import Repository
 from bisector.history.worktree import WorkTree
-from bisector.kernel import elf
+from bisector.kernel import bzimage, elf
 from bisector.kernel.builder import KernelBuilder
 from bisector.kernel.store import ImageCache
 from bisector.model.kernel import KernelImage
@@ -46,12 +46,14 @@ def test_neighbours_of_a_real_history_are_small_steps_with_proven_images(tmp_pat
             lines.append(sum(line.startswith("  CC ") for line in log.read_text().splitlines()))
             image = images[-1]
             assert image.release.endswith(f"-bisector-{commit[:12]}")
-            assert elf.image_release(Path(image.path)) == image.release
+            assert bzimage.stated_release(Path(image.path)) == image.release
+            assert bzimage.carries(Path(image.path), image.build_id) is True
             assert elf.build_id(tmp_path / "build/out/vmlinux") == image.build_id
             assert image.config_changes == ()
         builder.close()
         cache.close()
     assert len({image.build_id for image in images}) == 3
+    assert bzimage.carries(Path(images[0].path), images[1].build_id) is False
     assert images[0].signature != images[1].signature
     assert images[1].signature == images[2].signature
     # Seconds depend on the machine's other work; compilations do not.
