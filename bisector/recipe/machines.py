@@ -56,17 +56,22 @@ class JumpHost(_Host):
     """The host that a machine is reached through."""
 
 
-class GrubBoot(Part):
-    """One-shot boots by GRUB's `next_entry`; our entries stand in GRUB's custom.cfg and the default is never changed.
+class Installed(Part):
+    """What all methods that put kernels on the machine have in common.
 
     `initrd` is the path, on the machine, of an initramfs for the test kernels. `keep` is how many of our own kernels
-    stay in /boot. `panic_s` is `panic=` of the test entries: how long a panicked kernel waits before it reboots.
+    stay there. `panic_s` is `panic=` of the test entries: how long a panicked kernel waits before it reboots.
     """
 
-    method: Literal["grub"]
     initrd: Text | None = None
     keep: PositiveInt = 3
     panic_s: PositiveInt = 10
+
+
+class GrubBoot(Installed):
+    """One-shot boots by GRUB's `next_entry`; our entries stand in custom.cfg and the default is never changed."""
+
+    method: Literal["grub"]
 
 
 class HookBoot(Part):

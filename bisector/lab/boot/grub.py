@@ -5,7 +5,6 @@ generated anew, and the default is as it was. Source: GRUB manual, "Booting once
 """
 
 import base64
-import hashlib
 import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -13,9 +12,9 @@ from pathlib import Path
 
 from bisector.lab.boot import grubcfg
 from bisector.lab.boot.grubcfg import Entry
+from bisector.lab.boot.kernels import KernelFolder, entry_words
 from bisector.lab.boot.method import MARK, OneShotError
 from bisector.lab.root import Root
-from bisector.model.errors import MachineError
 from bisector.model.kernel import KernelImage
 from bisector.recipe.machines import GrubBoot, SshMachine
 
@@ -25,7 +24,6 @@ FOLDER = "/boot/bisector"
 _WRITABLE = frozenset({"ext2", "xfs", "fat", "exfat", "jfs", "reiserfs"})
 """Filesystems, in grub-probe's words, whose data GRUB can overwrite in place. Btrfs and ZFS checksum and copy."""
 
-_SPARE_BYTES = 4 << 20
 _PROBE = "probe"
 
 _INSPECT = """
@@ -47,17 +45,6 @@ say cmdline cat /proc/cmdline
 say release uname -r
 say initrd sh -c 'cd /boot && ls "initrd.img-$(uname -r)" "initramfs-$(uname -r).img"'
 """
-
-# Remains of uploads cut short go at once; ours only.
-_KERNELS = """
-mkdir -p "$1" && cd "$1" || exit 1
-rm -f -- *.part-*
-df -P -k . | awk 'NR == 2 { print $4 }'
-sha256sum "vmlinuz-$2" 2>/dev/null | cut -c 1-64 || true
-echo "@@"
-ls -1t | sed -n "s/^vmlinuz-//p"
-"""
-
 
 _CUSTOM = '[ -e "$1" ] || exit 0; stat -L -c %a "$1"; base64 "$1"'
 
@@ -89,6 +76,7 @@ class GrubMethod:
         self._part = part
         self._machine = machine
         self._root = root
+        self._kernels = KernelFolder(root, FOLDER, keep=part.keep, forget=self._forget)
         self._found: _Place | None = None
         self._default: _Place | None = None
 
@@ -154,27 +142,9 @@ class GrubMethod:
     def install(self, image: KernelImage, *, running: str, anew: bool) -> None:
         """Put `vmlinuz-RELEASE` into /boot/bisector and its entry into custom.cfg."""
         place = self._require_default_place()
-        path = Path(image.path)
-        with path.open("rb") as file:
-            wanted = hashlib.file_digest(file, "sha256").hexdigest()
-        head, _, listed = self._root.script(_KERNELS, FOLDER, image.release).partition("@@\n")
-        free_kib, *there = head.split()
-        kernels = listed.split()
-        is_there = there == [wanted] and not anew
-        needed = 0 if is_there else path.stat().st_size + _SPARE_BYTES
-        self._make_room(kernels, {running, image.release}, int(free_kib) * 1024, needed)
-        if not is_there:
-            self._root.put(path, f"{FOLDER}/vmlinuz-{image.release}", 0o644)
-        words = (
-            *grubcfg.kernel_words(place.said["cmdline"]),
-            f"panic={self._part.panic_s}",
-            "oops=panic",
-            "softlockup_panic=1",
-            "hung_task_panic=1",
-            *self._machine.cmdline.split(),
-            f"{MARK}={image.release}",
-        )
-        kernel = place.seen_by_grub(f"{FOLDER}/vmlinuz-{image.release}")
+        self._kernels.install(image, running=running, anew=anew)
+        words = (*grubcfg.kernel_words(place.said["cmdline"]), *entry_words(self._part, self._machine, image.release))
+        kernel = place.seen_by_grub(self._kernels.path(image.release))
         initrd = place.seen_by_grub(self._part.initrd) if self._part.initrd else None
         self._write(add=[self._entry(image.release, kernel, initrd, words)])
 
@@ -225,26 +195,8 @@ class GrubMethod:
         uuid = self._require_default_place().said["uuid"]
         return Entry(name=name, filesystem=uuid, kernel=kernel, initrd=initrd, cmdline=words)
 
-    def _make_room(self, kernels: list[str], kept: set[str], free_bytes: int, needed_bytes: int) -> None:
-        others = [release for release in kernels if release not in kept]
-        old = others[max(0, self._part.keep - 1) :]
-        if old:
-            free_bytes = self._remove(old)
-            others = [release for release in others if release not in old]
-        if free_bytes < needed_bytes and others:
-            free_bytes = self._remove(others)
-        if free_bytes < needed_bytes:
-            raise MachineError(
-                f"{self._machine.name}: /boot is full: {needed_bytes >> 20} MiB are needed, {free_bytes >> 20} free",
-                details="Of the kernels in /boot/bisector only the running one and the one to be booted are left.",
-                resolution="Remove kernels that the machine no longer needs, then resume.",
-            )
-
-    def _remove(self, releases: list[str]) -> int:
-        """Remove our kernels and their entries, entries first: none may point to nothing. The bytes free then."""
+    def _forget(self, releases: Collection[str]) -> None:
         self._write(drop=releases)
-        script = 'cd "$1" || exit 1; shift; rm -f -- "$@"; sync; df -P -k . | awk "NR == 2 { print \\$4 }"'
-        return int(self._root.script(script, FOLDER, *(f"vmlinuz-{release}" for release in releases))) * 1024
 
     def _write(self, *, add: Collection[Entry] = (), drop: Collection[str] = ()) -> None:
         remote = f"{self._place().said['folder']}/custom.cfg"
