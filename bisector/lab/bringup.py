@@ -1,8 +1,7 @@
-"""From an image to a proven kernel: install, boot once, judge what came up, and call a witness before blaming it.
+"""From an image to a proven kernel: install, boot once, judge what came up.
 
-Nothing is a kernel's fault before the machine was seen to work without it. After a panic on the console, or a hang
-that only the power switch ended, the default kernel is back and that is the witness. A kernel that did not come up
-without a word is no different from a boot set-up that broke, so a control has to boot the same way.
+One attempt, and what was seen of it: whether the kernel or the machine is to blame when it did not come up takes more
+attempts and other kernels, and the session decides on those.
 """
 
 import secrets
@@ -13,16 +12,13 @@ from bisector.lab.boot.method import MARK, BootMethod, OneShotError
 from bisector.lab.console import ConsoleText
 from bisector.lab.reboot import Arrival, OnWait, Rebooter, Rung, Running
 from bisector.lab.root import Root
-from bisector.model.errors import KernelError, MachineError
+from bisector.model.errors import KernelError
 from bisector.model.kernel import KernelImage
 from bisector.model.outcome import Outcome
 
-_ATTEMPTS = 2
-"""A kernel that did not come up is installed anew and booted once more before anything is said of it."""
-
 
 class BringUp:
-    """Boots kernels on one machine. Remembers what booted, to have a control when something does not."""
+    """Boots kernels on one machine. Remembers those that did not come up, to install them anew the next time."""
 
     def __init__(
         self, root: Root, method: BootMethod, rebooter: Rebooter, *, console: Callable[[], ConsoleText | None]
@@ -31,8 +27,7 @@ class BringUp:
         self._method = method
         self._rebooter = rebooter
         self._console = console
-        self._control: KernelImage | None = None
-        self._suspects: set[str] = set()
+        self._doubted: set[str] = set()
         self._last_boot_id: str | None = None
         self.away = False
         """Does the machine run a kernel of ours, so that it has to be returned to its default?"""
@@ -56,26 +51,13 @@ class BringUp:
         return arrived
 
     def bring_up(self, image: KernelImage, here: Running, on_wait: OnWait) -> proof.RunningKernel:
-        """Boot this kernel and prove it. Raises KernelError once a witness was heard, MachineError otherwise."""
-        problem: KernelError | None = None
-        arrival: Arrival | None = None
-        for attempt in range(_ATTEMPTS):
-            arrival = self._boot_once(image, here, on_wait, anew=attempt > 0)
-            here = arrival.running
-            try:
-                proven = self._judge(arrival, image)
-            except KernelError as error:
-                problem = error
-            else:
-                self._control = image
-                self._suspects.clear()
-                self._last_boot_id = proven.boot_id
-                return proven
-        assert problem is not None, "there were attempts"
-        assert arrival is not None, "there were attempts"
-        if problem.outcome is not Outcome.CRASHED and arrival.rung is not Rung.POWER:
-            self._call_witness(image, here, problem, on_wait)
-        raise problem
+        """Boot this kernel and prove it. Raises KernelError if something else came up, MachineError otherwise."""
+        arrival = self._boot_once(image, here, on_wait, anew=image.key in self._doubted)
+        self._doubted.add(image.key)
+        proven = self._judge(arrival, image)
+        self._doubted.remove(image.key)
+        self._last_boot_id = proven.boot_id
+        return proven
 
     def _boot_once(self, image: KernelImage, here: Running, on_wait: OnWait, *, anew: bool) -> Arrival:
         on_wait(f"installing {image.release}")
@@ -118,32 +100,6 @@ class BringUp:
             outcome=Outcome.WRONG_KERNEL if ignored else Outcome.BOOT_FAILED,
             details=f"the one-shot boot was ignored: {ignored} was still set" if ignored else last,
         )
-
-    def _call_witness(self, image: KernelImage, here: Running, problem: KernelError, on_wait: OnWait) -> None:
-        """Raises MachineError if what is known to boot does not boot either."""
-        if self._control is not None and self._control.commit != image.commit:
-            witness = f"the kernel of {self._control.commit[:12]}, which had booted before"
-            arrived = self._boot_once(self._control, here, on_wait, anew=False).running
-            works = arrived.release == self._control.release
-        else:
-            witness = "the default kernel by an entry of ours"
-            try:
-                works = self.prove_one_shot(here, on_wait) is not here
-            except OneShotError:
-                works = False
-            else:
-                if not works:
-                    # No probe and no control: a second kernel that does not come up speaks against the machine.
-                    others = self._suspects - {image.commit}
-                    witness = f"the kernel of {min(others)[:12]}" if others else ""
-                    works = not others
-        if not works:
-            raise MachineError(
-                f"{self._root.name} boots no kernel of ours: the lab is at fault, not {image.commit[:12]}",
-                details=f"{problem.brief}\nneither did the control come up: {witness}",
-                resolution="Look at its bootloader and its console, then resume: nothing was counted.",
-            ) from problem
-        self._suspects.add(image.commit)
 
     def _require_cleared(self) -> None:
         """Raises OneShotError if the next boot is still set, or the default changed: then no boot can be trusted."""

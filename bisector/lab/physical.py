@@ -107,8 +107,8 @@ class PhysicalMachine:
     def boot(self, image: KernelImage, *, console: Path, on_progress: OnProgress) -> BootRecord:
         """Boot this kernel once and prove that it runs. The machine's console, where there is one, goes to `console`.
 
-        Raises KernelError: crashed (a panic was seen), boot_failed or wrong_kernel (it did not come up, and a control
-        did); or MachineError, and UnreachableError when only a person can help.
+        One attempt: raises KernelError for what was seen of it, crashed (a panic), boot_failed or wrong_kernel; or
+        MachineError, and UnreachableError when only a person can help.
         """
         started = time.monotonic()
         console.write_bytes(b"")

@@ -14,14 +14,9 @@ from bisector.recipe.schema import Recipe
 from bisector.search import assess, assign, rank_builds
 from bisector.search.graph import Graph
 from bisector.search.types import Costs, Evidence, Finding, Look, Options, Wait
-from bisector.session.evidence import costs_of, evidence_of, failed_looks, skips
-from bisector.session.machines import (
-    FAILED_LOOKS_TO_SKIP,
-    KERNEL_FAILED,
-    TROUBLES_TO_SET_ASIDE,
-    control_exists,
-    set_aside,
-)
+from bisector.session.blame import Control, controls_due
+from bisector.session.evidence import costs_of, evidence_of, skips
+from bisector.session.machines import given_up, set_aside
 from bisector.session.state import ALL_RUNS_IN, BUILDER, SessionState, Status
 
 KERNELS_IN_STOCK = 4
@@ -127,17 +122,34 @@ def decide(state: SessionState, plan: Plan, idle: frozenset[str]) -> list[Order]
         return _wind_down(live, idle, "the session pauses", pause)
     free = [machine for machine in state.machines if machine in idle and machine not in {*aside, *live}]
     evidence, costs = evidence_of(state, plan.test), _costs_now(state)
+    due = controls_due(state, set(state.machines) - aside.keys())
     steps: Mapping[int, Look | Wait] | Finding = {}
-    if free:
-        numbers = [state.machines.index(machine) for machine in free]
+    searching = [machine for machine in free if machine not in due or not due[machine].urgent]
+    if searching:
+        numbers = [state.machines.index(machine) for machine in searching]
         steps = assign(plan.graph, evidence, costs, plan.options, numbers)
-    if isinstance(steps, Finding):
+    if isinstance(steps, Finding) and not due:
         return _wind_down(live, idle, "the answer is there without it", Finish(finding=steps))
+    if isinstance(steps, Finding):
+        # It may rest on a commit that was left out: not before a control has shown that the machine is not to blame.
+        steps, searching = {}, [machine for machine in free if machine not in due]
     going_on = [order for machine in live if machine in idle for order in _go_on(state, machine)]
     if going_on:
         return going_on if plan.beside or BUILDER in idle else []
     looks = {state.machines[number]: step for number, step in steps.items() if isinstance(step, Look)}
+    looks |= {machine: _control(state, due[machine]) for machine in free if machine not in searching and machine in due}
     return _next(state, plan, idle, looks, evidence, costs)
+
+
+def _control(state: SessionState, control: Control) -> Look:
+    """The same look once more. Until the gate is passed no look may have another purpose than the gate's."""
+    gate = all(look.purpose is Purpose.GATE for look in state.looks)
+    return Look(
+        commit=control.like.commit,
+        runs=control.like.planned_runs,
+        purpose=Purpose.GATE if gate else Purpose.REFERENCE,
+        reason="a control: it was measured here before others failed; if it fails too, the machine is at fault",
+    )
 
 
 def _wind_down(live: Sequence[str], idle: frozenset[str], why: str, then: Finish | Pause) -> list[Order]:
@@ -151,25 +163,18 @@ def _wind_down(live: Sequence[str], idle: frozenset[str], why: str, then: Finish
 
 
 def _pause(state: SessionState, aside: Mapping[str, str]) -> Pause | None:
-    mend = f"See `bisector log {state.name}`, mend it, then: bisector resume {state.name}"
-    lost = state.troubles.get(BUILDER, 0)
-    if lost >= TROUBLES_TO_SET_ASIDE:
-        return Pause(reason=f"{BUILDER} failed {lost} times in a row", resolution=mend)
+    if failed := given_up(state, BUILDER):
+        return Pause(reason=failed, resolution=_mend(state, [BUILDER]))
     if len(aside) == len(state.machines):
-        return Pause(reason="; ".join(aside.values()), resolution=mend)
-    for machine in state.machines:
-        last = next((look for look in reversed(state.looks) if look.machine == machine), None)
-        if machine in aside or last is None or last.outcome not in KERNEL_FAILED:
-            continue
-        failed = [look for look in failed_looks(state, last.commit) if look.started_at >= state.resumed_at]
-        if len(failed) >= FAILED_LOOKS_TO_SKIP and not any(control_exists(state, look) for look in failed):
-            commit = state.range.commits[last.commit]
-            return Pause(
-                reason=f"{commit.short} did not come up on {machine} {len(failed)} times ({last.reason}), "
-                "and no other kernel has booted there yet: the machine or the configuration may be at fault",
-                resolution=f"Check the console log and the kernel configuration, then: bisector resume {state.name}",
-            )
+        return Pause(reason="; ".join(aside.values()), resolution=_mend(state, state.machines))
     return None
+
+
+def _mend(state: SessionState, workers: Sequence[str]) -> str:
+    """What the workers said themselves, as far as their troubles are why they were given up."""
+    said = [state.last_trouble[worker].resolution for worker in workers if given_up(state, worker)]
+    looking = f"See `bisector log {state.name}` and the console logs, mend it, then: bisector resume {state.name}"
+    return " ".join([*dict.fromkeys(words for words in said if words), looking])
 
 
 def _costs_now(state: SessionState) -> Costs:

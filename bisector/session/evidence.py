@@ -8,7 +8,8 @@ from statistics import median
 from bisector.model.outcome import Outcome, Verdict
 from bisector.recipe.schema import Recipe
 from bisector.search.types import Boot, Costs, Evidence, Options, Pending
-from bisector.session.machines import FAILED_LOOKS_TO_SKIP, KERNEL_FAILED, control_exists
+from bisector.session.blame import blamed
+from bisector.session.machines import set_aside
 from bisector.session.state import Look, SessionState
 
 FIRST_COSTS = Costs(build_s=120.0, boot_s=30.0, run_s=10.0)
@@ -87,37 +88,21 @@ def _marked(state: SessionState, verdict: Verdict) -> frozenset[int]:
 def skips(state: SessionState) -> dict[int, tuple[Outcome | None, str]]:
     """Commits that cannot be tested, each with the kind (None: a person said so) and the reason.
 
-    A build that failed is the commit's fault at once. A kernel that does not come up is blamed only after
-    `FAILED_LOOKS_TO_SKIP` looks at it failed and one of their machines has proven itself with another kernel.
+    A build that failed is the commit's fault at once; for kernels that do not come up or crash see `blame`.
     """
     found: dict[int, tuple[Outcome | None, str]] = {
         commit: (build.outcome, build.reason)
         for commit, build in state.builds.items()
         if build.outcome in (Outcome.BUILD_FAILED, Outcome.CONFIG_FAILED)
     }
-    for commit in {look.commit for look in state.looks}:
-        failed = failed_looks(state, commit)
-        if len(failed) >= FAILED_LOOKS_TO_SKIP and any(control_exists(state, look) for look in failed):
-            found[commit] = (failed[-1].outcome, failed[-1].reason)
+    for commit, look in blamed(state, set_aside(state)).items():
+        found[commit] = (look.outcome, look.reason)
     for commit, verdict in state.marks.items():
         if verdict is Verdict.SKIPPED:
             found[commit] = (None, "marked as skipped")
         else:
             found.pop(commit, None)
     return found
-
-
-def failed_looks(state: SessionState, commit: int) -> list[Look]:
-    """The looks at this commit that failed since it last gave numbers."""
-    failed: list[Look] = []
-    for look in state.looks:
-        if look.commit != commit or look.forgotten:
-            continue
-        if look.outcome in KERNEL_FAILED:
-            failed.append(look)
-        elif look.runs:
-            failed.clear()
-    return failed
 
 
 def costs_of(state: SessionState) -> Costs:

@@ -125,6 +125,7 @@ class SessionState:
     marks: dict[int, Verdict] = field(default_factory=dict)
     batches: dict[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
     troubles: dict[str, int] = field(default_factory=dict)
+    last_trouble: dict[str, MachineTrouble | BuilderTrouble] = field(default_factory=dict)
     pause_reason: str = ""
     pause_resolution: str = ""
     answer: Answer | None = None
@@ -179,6 +180,7 @@ def _apply(state: SessionState, event: Event, at: float, indexes: Mapping[str, i
             _apply_look(state, event, at, indexes[event.commit])
         case MachineTrouble():
             state.troubles[event.machine] = state.troubles.get(event.machine, 0) + 1
+            state.last_trouble[event.machine] = event
             look = state.live_look(event.machine)
             if look is not None and look.number == event.boot:
                 _end_look(look, at, Outcome.MEASURED if look.runs else Outcome.INFRA, event.reason)
@@ -223,6 +225,7 @@ def _apply_build(
         case BuilderTrouble():
             state.builds.pop(commit, None)
             state.troubles[BUILDER] = state.troubles.get(BUILDER, 0) + 1
+            state.last_trouble[BUILDER] = event
 
 
 def _apply_look(

@@ -73,20 +73,6 @@ def test_a_command_that_fails_is_the_labs_trouble_and_nothing_is_rebooted(
     assert box.asked == []
 
 
-def test_without_any_witness_the_first_kernel_that_does_not_come_up_is_blamed_and_a_second_clears_it(
-    box: FakeBox, boot: Callable[..., Boot], tmp_path: Path
-) -> None:
-    box.ignores_entry = True
-    start = boot()
-    first, second = (fake_kernel(tmp_path, index) for index in (1, 2))
-    with pytest.raises(KernelError) as caught:
-        start(first)
-    assert caught.value.outcome is Outcome.BOOT_FAILED
-    with pytest.raises(MachineError, match="boots no kernel of ours: the lab is at fault") as at_fault:
-        start(second)
-    assert f"the kernel of {first.commit[:12]}" in at_fault.value.details
-
-
 def test_a_next_boot_that_is_still_set_was_ignored_and_is_taken_back(
     box: FakeBox, boot: Callable[..., Boot], tmp_path: Path
 ) -> None:

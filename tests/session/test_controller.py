@@ -137,10 +137,11 @@ def test_with_builds_and_runs_on_one_host_at_odds_nothing_is_built_during_a_run(
 def test_a_machine_that_keeps_failing_pauses_the_session_and_judges_nobody(tmp_path: Path) -> None:
     lab = FakeLab(linear_range(16), first_bad=7)
     machine = FakeMachine(lab)
-    machine.trouble = [MachineError("no answer from lab-01")] * 3
+    machine.trouble = [MachineError("no answer from lab-01", resolution="Push its power button.")] * 3
     state = controller(tmp_path, lab, machine=machine).run()
     assert state.status is Status.PAUSED
-    assert "lab-01 failed 3 times" in state.pause_reason
+    assert "lab-01 failed 3 times in a row, the last time: no answer from lab-01" in state.pause_reason
+    assert "Push its power button." in state.pause_resolution
     assert skips(state) == {}
     assert answer_of(controller(tmp_path, lab).run()) == (AnswerKind.COMMIT, (commit_id(7),))
 
@@ -165,7 +166,9 @@ def test_two_kernels_that_do_not_boot_before_any_other_did_pause_the_session(tmp
     lab = FakeLab(linear_range(16), first_bad=7, crashing=frozenset(range(16)))
     state = controller(tmp_path, lab).run()
     assert state.status is Status.PAUSED
-    assert "no other kernel has booted there yet" in state.pause_reason
+    assert "no other kernel has been measured there so far" in state.pause_reason
+    assert len(state.looks) == 2
+    assert skips(state) == {}
 
 
 class ChangingMachine(FakeMachine):
