@@ -40,7 +40,7 @@ class BringUp:
         token = f"probe-{secrets.token_hex(4)}"
         if not self._method.arm_probe(token):
             return here
-        arrived = self._rebooter.reboot(here, on_wait).running
+        arrived = self._rebooter.reboot(here, on_wait, order=self._method.reboot_order).running
         self._require_cleared()
         if arrived.mark != token:
             raise OneShotError(
@@ -49,6 +49,17 @@ class BringUp:
                 resolution="Does another bootloader, or another /boot, start this machine?",
             )
         return arrived
+
+    def return_to_default(self, here: Running, on_wait: OnWait) -> Running:
+        """Reboot plainly; what runs then. Raises OneShotError if that is a kernel of ours again."""
+        back = self._rebooter.reboot(here, on_wait).running
+        self.away = bool(back.mark)
+        if back.mark:
+            raise OneShotError(
+                f"{self._root.name}: after a reboot it still runs our kernel {back.release}, not its default",
+                resolution="Set the machine's default entry to a kernel of its own, then resume.",
+            )
+        return back
 
     def bring_up(self, image: KernelImage, here: Running, on_wait: OnWait) -> proof.RunningKernel:
         """Boot this kernel and prove it. Raises KernelError if something else came up, MachineError otherwise."""
@@ -60,11 +71,13 @@ class BringUp:
         return proven
 
     def _boot_once(self, image: KernelImage, here: Running, on_wait: OnWait, *, anew: bool) -> Arrival:
+        if here.mark and self._method.starts_from_default:
+            here = self.return_to_default(here, on_wait)
         on_wait(f"installing {image.release}")
         self._method.install(image, running=here.release, anew=anew)
         self._method.boot_once(image)
         self.away = True
-        arrival = self._rebooter.reboot(here, on_wait)
+        arrival = self._rebooter.reboot(here, on_wait, order=self._method.reboot_order)
         self.away = bool(arrival.running.mark) or arrival.running.release == image.release
         return arrival
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bisector.lab import proof
 from bisector.lab.boot import boot_method
-from bisector.lab.boot.method import MARK, OneShotError
+from bisector.lab.boot.method import MARK
 from bisector.lab.bringup import BringUp
 from bisector.lab.console import ConsoleFile, ConsoleText
 from bisector.lab.jobs import Jobs
@@ -177,12 +177,7 @@ class PhysicalMachine:
             return here
         self._method.disarm()
         if here.mark:
-            here = self._rebooter.reboot(here, on_wait).running
-            if here.mark:
-                raise OneShotError(
-                    f"{self.name}: after a reboot it still runs our kernel {here.release}, not its default",
-                    resolution="Set the machine's default entry to a kernel of its own, then resume.",
-                )
+            here = self._bring_up.return_to_default(here, on_wait)
         self._method.preflight()
         marker = self._folder / "one-shot-proven"
         if not marker.exists():
@@ -262,7 +257,7 @@ class PhysicalMachine:
         facts = dict(running.facts)
         words = facts.get("cmdline", "").split()
         facts["cmdline"] = " ".join(word for word in words if not word.startswith(_OF_THIS_BOOT))
-        facts["boot method"] = self._config.boot.method
+        facts["boot method"] = self._config.boot.condition
         wrong = [
             f"{name}: {facts.get(name, 'not told')}, expected {value}"
             for name, value in sorted(self._config.facts.items())

@@ -91,15 +91,17 @@ class Rebooter:
         self._root = root
         self._may_touch = may_touch
 
-    def reboot(self, old: Running, on_wait: OnWait) -> Arrival:
+    def reboot(self, old: Running, on_wait: OnWait, *, order: str | None = None) -> Arrival:
         """Reboot from `old` and wait for another boot id. Raises UnreachableError, or what `on_wait` raises.
+
+        `order` is a script to begin with, for what a plain reboot does not lead to.
 
         Each means has `shutdown_timeout_s` to make the old kernel go and `boot_timeout_s` to bring another one.
         """
         tried: list[str] = []
         for rung in (Rung.SSH, Rung.SYSRQ):
             self._may_touch()
-            self._order(_ORDER if rung is Rung.SSH else _ORDER_NOW)
+            self._order(order or _ORDER if rung is Rung.SSH else _ORDER_NOW)
             try:
                 return Arrival(running=self._wait(old.boot_id, on_wait), rung=rung)
             except _StillOldError:

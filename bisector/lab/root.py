@@ -21,6 +21,9 @@ sync "$2" "${2%/*}" 2>/dev/null || sync
 """
 
 
+_SAY = 'say() { echo "@@$1"; shift; "$@" 2>/dev/null; echo; }\n'
+
+
 class Root:
     """Runs commands as root on one machine. It never waits for a password."""
 
@@ -49,6 +52,12 @@ class Root:
             last = said.splitlines()[-1] if said else f"exit code {result.exit_code}"
             raise MachineError(f"{self.name}: {last[:300]}", details=said[-2000:])
         return result.stdout
+
+    def told(self, script: str, *arguments: str) -> dict[str, str]:
+        """What a script says that asks many things at once, by name: `say NAME COMMAND...`; "" if a command fails."""
+        said = self.script(_SAY + script, *arguments)
+        sections = (part.partition("\n") for part in ("\n" + said).split("\n@@")[1:])
+        return {name: content.strip("\n") for name, _, content in sections}
 
     def put(self, local: Path, remote: str, mode: int) -> None:
         """As `Shell.put`, into a folder of root's."""

@@ -15,7 +15,7 @@ from bisector.lab.ssh import Limits, Shell
 from bisector.lab.target import target_of
 from bisector.lab.watch import require_alone
 from bisector.model.errors import BisectorError
-from bisector.recipe.machines import SshMachine
+from bisector.recipe.machines import KexecBoot, SshMachine
 
 _TOOLS = (
     *("sh", "setsid", "mkfifo", "sha256sum", "base64", "tr", "grep", "awk", "ln", "who"),
@@ -149,8 +149,11 @@ class Survey:
             return Grade.NOTE, f"it runs a kernel of ours, {running.release}", mend
         return running.release
 
-    def _one_shot(self) -> str:
+    def _one_shot(self) -> tuple[Grade, str, str] | str:
         boot_method(self._machine, self.root).inspect()
+        if isinstance(self._machine.boot, KexecBoot):
+            mend = "Such numbers compare with each other only, not with those after a cold boot."
+            return Grade.NOTE, f"{self._machine.boot.condition}: no firmware sets the machine up", mend
         return f"{self._machine.boot.method}: nothing speaks against it; the first hunt proves it by a reboot"
 
     def _proof(self) -> tuple[Grade, str, str] | str:

@@ -9,6 +9,7 @@ PositiveInt = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Port = Annotated[int, Field(ge=1, le=65535)]
+Folder = Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9._/-]+$")]
 ShellCommand = Text
 """A line for `sh -c`. It runs on this computer, with $BISECTOR_MACHINE and $BISECTOR_HOST set."""
 
@@ -56,7 +57,18 @@ class JumpHost(_Host):
     """The host that a machine is reached through."""
 
 
-class Installed(Part):
+class Boot(Part):
+    """How a machine boots test kernels."""
+
+    method: str
+
+    @property
+    def condition(self) -> str:
+        """What of it is a condition of the numbers, and so one of the machine's facts."""
+        return self.method
+
+
+class Installed(Boot):
     """What all methods that put kernels on the machine have in common.
 
     `initrd` is the path, on the machine, of an initramfs for the test kernels. `keep` is how many of our own kernels
@@ -74,7 +86,34 @@ class GrubBoot(Installed):
     method: Literal["grub"]
 
 
-class HookBoot(Part):
+class SystemdBoot(Installed):
+    """One-shot boots by systemd-boot's LoaderEntryOneShot; our entries stand beside the machine's own.
+
+    `boot_path` is where the partition with the entries is mounted, if `bootctl --print-boot-path` does not find it.
+    """
+
+    method: Literal["systemd-boot"]
+    boot_path: Folder | None = None
+
+
+class KexecBoot(Installed):
+    """The running kernel starts the test kernel, past firmware and bootloader; any reboot leads back to the default.
+
+    Numbers are not comparable with those of kernels that the firmware started. Each kernel is started from the default
+    one, so that none inherits what another left behind; `chained` starts it from the kernel before, which saves a boot
+    and asks for CONFIG_KEXEC in the test kernels.
+    """
+
+    method: Literal["kexec"]
+    chained: bool = False
+
+    @property
+    def condition(self) -> str:
+        """The firmware set nothing up anew, and whatever ran before left its traces."""
+        return "kexec, from the kernel before" if self.chained else "kexec, from the default kernel"
+
+
+class HookBoot(Boot):
     """The user's own commands, for whatever boots a kernel once: TFTP, PXE, a bootloader that we do not know.
 
     They get $BISECTOR_IMAGE, $BISECTOR_RELEASE, $BISECTOR_COMMIT, $BISECTOR_CMDLINE besides the machine's name and
@@ -124,7 +163,7 @@ class SshMachine(_Host):
     tags: tuple[Text, ...] = ()
     jump: JumpHost | None = None
     sudo: bool = False
-    boot: Annotated[GrubBoot | HookBoot, Field(discriminator="method")]
+    boot: Annotated[GrubBoot | SystemdBoot | KexecBoot | HookBoot, Field(discriminator="method")]
     cmdline: str = ""
     power: Power | None = None
     console: ShellCommand | None = None
@@ -134,7 +173,7 @@ class SshMachine(_Host):
     facts: dict[str, Text] = {}
     ignore_logins: tuple[Text, ...] = ()
     lease_h: PositiveFloat = 2.0
-    state_folder: Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9._/-]+$")] = "/var/lib/bisector"
+    state_folder: Folder = "/var/lib/bisector"
     """Where the machine keeps the lease and uploaded kernels: it must survive a reboot."""
 
     @property

@@ -23,7 +23,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from lab.machines import SSHD, free_port, image_at, make_key, wait_until
 
@@ -69,6 +69,7 @@ mount --bind /mnt/proc/notes /sys/kernel/notes
 mount --bind /mnt/boot /boot
 mount --bind /mnt/var /var/lib
 mount --bind /mnt/tmp /tmp
+[ ! -e /mnt/mounts ] || . /mnt/mounts
 exec "$2" -D -e -f /mnt/sshd_config
 """
 
@@ -113,6 +114,18 @@ def fake_kernel(folder: Path, index: int, *, then: str = "run") -> KernelImage:
     return replace(image_at(path), commit=commit, release=release, build_id=build)
 
 
+class Loader(Protocol):
+    """Another way to boot than GRUB (see fakeloaders.py)."""
+
+    boot: dict[str, Any]
+
+    def install(self, box: "FakeBox") -> None:
+        """Make its files and programs. A script `mounts` in the box's root runs in the namespace before sshd."""
+
+    def choose(self, box: "FakeBox", why: str) -> "tuple[Path, str, list[str]]":
+        """What the firmware's loader boots: the image, the path it has there, the words of its command line."""
+
+
 @dataclass
 class FakeBox:
     """One box. What it is to do wrong is set in its fields, at any time; `boots` tells what was booted and why."""
@@ -130,6 +143,7 @@ class FakeBox:
     panicking: set[str] = field(default_factory=set)  # how the releases end that do
     boots: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    loader: Loader | None = None
 
     def __post_init__(self) -> None:
         for name in ("boot/grub", "boot/bisector", "proc", "bin", "var", "tmp", "probe"):
@@ -149,6 +163,8 @@ class FakeBox:
         )
         (self.root / "boot/initrd.img-6.1.0-37-amd64").write_text("initramfs")
         self.editenv("create")
+        if self.loader is not None:
+            self.loader.install(self)
         self.console.touch()
         os.mkfifo(self.root / "wire")
         # Both ends, so that neither we nor the box's scripts ever wait for the other.
@@ -174,7 +190,7 @@ class FakeBox:
             "port": self.port,
             "key": str(self.root / "user_key"),
             "host_key": (self.host_public,),
-            "boot": {"method": "grub"},
+            "boot": {"method": "grub"} if self.loader is None else self.loader.boot,
             "boot_timeout_s": 4.0,
             "shutdown_timeout_s": 2.0,
         }
@@ -277,7 +293,7 @@ class FakeBox:
         with self._switch:
             self.halt()
             time.sleep(self.boot_s)
-            kernel, path, words = self._choose()
+            kernel, path, words = self._choose(why)
             then = kernel["then"]
             self.boots.append(f"{why}: {kernel['release']}" + ("" if then == "run" else f" {then}"))
             self._say(f"Linux version {kernel['release']}")
@@ -329,8 +345,11 @@ class FakeBox:
                 [*command, "sh", "-c", _INIT, "init", str(self.root), SSHD], stdin=subprocess.DEVNULL, stderr=log
             )
 
-    def _choose(self) -> tuple[dict[str, str], str, list[str]]:
+    def _choose(self, why: str) -> tuple[dict[str, str], str, list[str]]:
         """As GRUB does: the one-shot entry, and if there is none the default; a broken entry falls back to it."""
+        if self.loader is not None:
+            image, path, words = self.loader.choose(self, why)
+            return self._kernel(image), path, words
         chosen = self.environment.get("next_entry", "")
         if chosen and not self.sticky:
             self.editenv("unset", "next_entry")
@@ -367,8 +386,8 @@ class FakeBox:
 
 
 @contextlib.contextmanager
-def running_box(root: Path, name: str = "box1") -> Iterator[FakeBox]:
-    box = FakeBox(root, name)
+def running_box(root: Path, name: str = "box1", loader: Loader | None = None) -> Iterator[FakeBox]:
+    box = FakeBox(root, name, loader=loader)
     try:
         box.start()
         yield box

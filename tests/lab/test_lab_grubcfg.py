@@ -1,10 +1,9 @@
 import shlex
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bisector.lab.boot.grubcfg import Entry, boot_image, entry_names, kernel_words, quoted, with_entries
+from bisector.lab.boot.grubcfg import Entry, boot_image, entry_names, quoted, with_entries
 
 words = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1)
 
@@ -48,19 +47,6 @@ def test_other_peoples_lines_come_back_untouched(theirs: str, cmdline: list[str]
 def test_a_quoted_word_is_one_word_again(word: str) -> None:
     # GRUB's single quotes are the shell's.
     assert shlex.split(quoted(word)) == [word]
-
-
-@pytest.mark.parametrize(
-    ("cmdline", "expected"),
-    [
-        ("BOOT_IMAGE=(hd0,gpt2)/vmlinuz root=UUID=1 ro quiet panic=0", ("root=UUID=1", "ro", "quiet")),
-        ('dyndbg="file mm/*.c +p" ro', ("dyndbg=file mm/*.c +p", "ro")),
-        ("initrd=\\EFI\\i.img bisector.boot=6.1 x", ("x",)),
-        ("", ()),
-    ],
-)
-def test_a_command_line_is_taken_over_without_what_belongs_to_one_boot(cmdline: str, expected: tuple[str, ...]) -> None:
-    assert kernel_words(cmdline) == expected
 
 
 def test_the_default_kernels_path_is_told_by_grub() -> None:

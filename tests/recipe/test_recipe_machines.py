@@ -65,7 +65,7 @@ def test_every_error_of_a_physical_machine_has_its_place_and_no_word_of_unions()
     text = box().replace("192.0.2.7", "no").replace("method: grub", "method: grubb") + "    prot: 22\n    power: {}\n"
     assert errors_of(HEAD + text) == [
         "<recipe>:8:11: machines.0.host: must be text, got no, which is read as false: quote it: host: 'no'",
-        "<recipe>:11:20: machines.0.boot.method: must be 'grub', 'hook', got 'grubb'",
+        "<recipe>:11:20: machines.0.boot.method: must be 'grub', 'systemd-boot', 'kexec', 'hook', got 'grubb'",
         "<recipe>:13:5: machines.0.prot: unknown key; did you mean machines.0.port?",
         "<recipe>:14:12: machines.0.power: must have either cycle, or off and on",
     ]

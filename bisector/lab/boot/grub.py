@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bisector.lab.boot import grubcfg
+from bisector.lab.boot.cmdline import fallback_words, kernel_words
 from bisector.lab.boot.grubcfg import Entry
-from bisector.lab.boot.kernels import KernelFolder, entry_words
+from bisector.lab.boot.kernels import KernelFolder
 from bisector.lab.boot.method import MARK, OneShotError
 from bisector.lab.root import Root
 from bisector.model.kernel import KernelImage
@@ -31,7 +32,6 @@ for d in /boot/grub /boot/grub2; do [ -s "$d/grub.cfg" ] && break; done
 [ -s "$d/grub.cfg" ] || { echo "there is no grub.cfg in /boot/grub or /boot/grub2" >&2; exit 1; }
 for t in grub grub2; do command -v "$t-editenv" >/dev/null && break; done
 command -v "$t-editenv" >/dev/null || { echo "there is neither grub-editenv nor grub2-editenv" >&2; exit 1; }
-say() { echo "@@$1"; shift; "$@" 2>/dev/null; echo; }
 say folder echo "$d"
 say tool echo "$t"
 say filesystem "$t-probe" --target=fs "$d"
@@ -134,7 +134,7 @@ class GrubMethod:
         )
         beside = place.said["initrd"].split()
         initrd = place.seen_by_grub(f"/boot/{beside[0]}") if beside else None
-        words = (*grubcfg.kernel_words(place.said["cmdline"]), f"{MARK}={token}")
+        words = (*kernel_words(place.said["cmdline"]), f"{MARK}={token}")
         self._write(add=[self._entry(_PROBE, kernel, initrd, words)])
         self._set_next(grubcfg.ID_PREFIX + _PROBE)
         return True
@@ -143,7 +143,7 @@ class GrubMethod:
         """Put `vmlinuz-RELEASE` into /boot/bisector and its entry into custom.cfg."""
         place = self._require_default_place()
         self._kernels.install(image, running=running, anew=anew)
-        words = (*grubcfg.kernel_words(place.said["cmdline"]), *entry_words(self._part, self._machine, image.release))
+        words = (*kernel_words(place.said["cmdline"]), *fallback_words(self._part, self._machine, image.release))
         kernel = place.seen_by_grub(self._kernels.path(image.release))
         initrd = place.seen_by_grub(self._part.initrd) if self._part.initrd else None
         self._write(add=[self._entry(image.release, kernel, initrd, words)])
@@ -172,10 +172,17 @@ class GrubMethod:
                 resolution=f"Set it back: grub-set-default {before}" if before else "Unset it: grub-editenv - unset",
             )
 
+    @property
+    def reboot_order(self) -> None:
+        """A plain reboot."""
+
+    @property
+    def starts_from_default(self) -> bool:
+        """Any kernel will do."""
+        return False
+
     def _inspect(self) -> _Place:
-        said = self._root.script(_INSPECT)
-        sections = (part.partition("\n") for part in ("\n" + said).split("\n@@")[1:])
-        self._found = _Place(said={name: content.strip("\n") for name, _, content in sections})
+        self._found = _Place(said=self._root.told(_INSPECT))
         return self._found
 
     def _place(self) -> _Place:

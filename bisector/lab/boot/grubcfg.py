@@ -4,16 +4,13 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from bisector.lab.boot.method import MARK
+from bisector.lab.boot.cmdline import cmdline_words
 
 ID_PREFIX = "bisector-"
 """How the ids of our menu entries begin, and nobody else's should."""
 
 _OURS = re.compile(r"^# bisector begin (\S+)\n.*?^# bisector end \1\n", re.MULTILINE | re.DOTALL)
-_WORD = re.compile(r'(?:[^\s"]|"[^"]*")+')
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
-# What the bootloader adds by itself, and what our entries set their own way.
-_DROPPED = ("BOOT_IMAGE=", "initrd=", "panic=", f"{MARK}=")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +43,9 @@ def with_entries(text: str, *, add: Collection[Entry] = (), drop: Collection[str
     return kept + "".join(map(_block, add))
 
 
-def kernel_words(cmdline: str) -> tuple[str, ...]:
-    """A running kernel's command line as words for another entry: without what belongs to this boot alone."""
-    words = [word.replace('"', "") for word in _WORD.findall(cmdline)]
-    return tuple(word for word in words if not word.startswith(_DROPPED))
-
-
 def boot_image(cmdline: str) -> str | None:
     """The kernel's path as GRUB told it (BOOT_IMAGE=), without the device."""
-    for word in _WORD.findall(cmdline):
+    for word in cmdline_words(cmdline):
         if word.startswith("BOOT_IMAGE="):
             return re.sub(r"^\([^)]*\)", "", word.removeprefix("BOOT_IMAGE=")) or None
     return None

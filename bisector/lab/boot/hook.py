@@ -67,6 +67,15 @@ class HookMethod:
     def require_default(self) -> None:
         """Only the user's commands know what the default is."""
 
+    @property
+    def reboot_order(self) -> None:
+        """A plain reboot."""
+
+    @property
+    def starts_from_default(self) -> bool:
+        """Any kernel will do."""
+        return False
+
     def _remote(self, image: KernelImage) -> str:
         return f"{self._machine.state_folder}/kernels/vmlinuz-{image.release}"
 

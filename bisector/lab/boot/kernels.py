@@ -4,11 +4,9 @@ import hashlib
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from bisector.lab.boot.method import MARK
 from bisector.lab.root import Root
 from bisector.model.errors import MachineError
 from bisector.model.kernel import KernelImage
-from bisector.recipe.machines import Installed, SshMachine
 
 _SPARE_BYTES = 4 << 20
 """Left free beside a new kernel: for the bootloader's own files, and a block's rounding for each of ours."""
@@ -32,7 +30,9 @@ class KernelFolder:
     `forget` removes the bootloader's entries of these releases; it is called before their kernels go.
     """
 
-    def __init__(self, root: Root, folder: str, *, keep: int, forget: Callable[[Collection[str]], None]) -> None:
+    def __init__(
+        self, root: Root, folder: str, *, keep: int, forget: Callable[[Collection[str]], None] | None = None
+    ) -> None:
         self._root = root
         self._folder = folder
         self._keep = keep
@@ -73,18 +73,7 @@ class KernelFolder:
 
     def _remove(self, releases: list[str]) -> int:
         """Remove our kernels and their entries, entries first: none may point to nothing. The bytes free then."""
-        self._forget(releases)
+        if self._forget is not None:
+            self._forget(releases)
         said = self._root.script(_REMOVE, self._folder, *(f"vmlinuz-{release}" for release in releases))
         return int(said) * 1024
-
-
-def entry_words(part: Installed, machine: SshMachine, release: str) -> tuple[str, ...]:
-    """What the command line of a test entry says, and no other entry: a kernel that dies must fall back by itself."""
-    return (
-        f"panic={part.panic_s}",
-        "oops=panic",
-        "softlockup_panic=1",
-        "hung_task_panic=1",
-        *machine.cmdline.split(),
-        f"{MARK}={release}",
-    )

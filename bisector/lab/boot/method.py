@@ -42,6 +42,16 @@ class BootMethod(Protocol):
         """Let the next boot, and only that one, be of this image."""
         ...
 
+    @property
+    def reboot_order(self) -> str | None:
+        """A shell script that boots what was prepared, for a method whose test kernels no plain reboot leads to."""
+        ...
+
+    @property
+    def starts_from_default(self) -> bool:
+        """Must the default kernel run when `install` and `boot_once` are called?"""
+        ...
+
     def armed(self) -> str | None:
         """What the next boot is set to, "" for the default; None if this method cannot know."""
         ...
