@@ -74,7 +74,7 @@ def main(home_folder: str, done_file: str) -> int:
             observer=Watcher(),
             stop=stop,
         )
-        with signals_stop(stop, "fake-hunt"):
+        with signals_stop(stop, "bisector resume fake-hunt"):
             state = controller.run()
     return exit_code(state)
 

@@ -121,7 +121,7 @@ def drive(home: Home, name: str, watch: Callable[[Current], Display], tell: Call
             observer=display,
             stop=stop,
         )
-        with signals_stop(stop, name), display:
+        with signals_stop(stop, f"bisector resume {name}"), display:
             state = controller.run()
         tell(state)
         if state.status is Status.FINISHED:
@@ -137,14 +137,17 @@ def exit_code(state: SessionState) -> int:
 
 
 @contextmanager
-def signals_stop(stop: StopRequest, name: str) -> Iterator[None]:
-    """First Ctrl-C (or SIGTERM): finish the step, pause. Second: leave at once; the journal is whole at any moment."""
+def signals_stop(stop: StopRequest, go_on: str) -> Iterator[None]:
+    """First Ctrl-C (or SIGTERM): finish the step, pause. Second: leave at once; the journal is whole at any moment.
+
+    `go_on` is the command that goes on.
+    """
 
     def handler(number: int, frame: FrameType | None) -> None:
         del frame
         if stop.reason:
             # What we started dies with us (pdeathsig); nothing is held only in memory.
-            os.write(2, f"\nleft at once; go on: bisector resume {name}\n".encode())
+            os.write(2, f"\nleft at once; go on: {go_on}\n".encode())
             os._exit(EXIT_INTERRUPTED)
         stop.reason = f"{INTERRUPTED} ({signal.Signals(number).name})"
         os.write(2, b"\npausing: the step in hand is finished first; Ctrl-C again leaves at once\n")

@@ -288,6 +288,7 @@ def _figure(name: str, help_text: str, low: float, high: float) -> Callable[...,
 @click.option("--good", metavar="REV", help="The good end of it.")
 @click.option("--bad", metavar="REV", help="The bad end of it.")
 @click.option("--from-session", "session", metavar="NAME", help="Commits, deviations and costs of a real session.")
+@click.option("--from-qualify", "qualified", metavar="MACHINE", help="Deviations and costs of its last A/A test.")
 @_figure("--effect", "The slowdown in percent; below zero an improvement.  [default: 5]", -1000, 1000)
 @_figure("--boot-sd", "Deviation between boots, percent.  [default: 1]", 0, 100)
 @_figure("--run-sd", "Deviation between runs of one boot, percent.  [default: 3]", 0, 100)
@@ -326,6 +327,7 @@ def simulate(**values: Any) -> None:
     Example:  bisector simulate --commits 10000 --effect 2 --boot-sd 0.5 --run-sd 1
               bisector simulate --repo ~/linux --good v6.9 --bad v6.10 --unbuildable 0.02
               bisector simulate --from-session page-test --effect 2
+              bisector simulate --from-qualify box1 --commits 10000 --effect 2
               bisector simulate --strategy belief --strategy classic --strategy pass-fail
     """
     from bisector.cli import simulation

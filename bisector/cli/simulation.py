@@ -131,6 +131,8 @@ def _setting(given: Mapping[str, Any]) -> Setting:
     else:
         world = World() if given["commits"] is None else World(commits=given["commits"])
         setting = Setting(world=world, options=Options())
+    if given["qualified"] is not None:
+        setting = _on_machine(Home.of_this_user(), given["qualified"], setting)
     typed = {field: given[name] for name, field in _LAB.items() if given[name] is not None}
     typed |= {"regression": not given["no_regression"], "two_steps": given["two_steps"]}
     world = replace(setting.world, **typed)
@@ -158,6 +160,8 @@ def _refuse_contradictions(given: Mapping[str, Any]) -> None:
     if len(ranges) > 1:
         first, second = (f"--{'from-session' if name == 'session' else name}" for name in ranges[:2])
         raise UsageError(f"{first} and {second} both say which commits", resolution="Leave one of them out")
+    if given["session"] is not None and given["qualified"] is not None:
+        raise UsageError("--from-session and --from-qualify both say which lab", resolution="Leave one of them out")
     ends = [name for name in ("good", "bad") if given[name] is not None]
     if given["repo"] is not None and len(ends) < 2:
         raise UsageError(
@@ -214,3 +218,28 @@ def _of_session(home: Home, name: str) -> Setting:
         notes = [f"Its ends differ by {seen:+.1f} %, too little to be sure of; {world.effect_percent:g} % is assumed."]
     origin = f"session {state.name}: its commits, its costs, and its deviations in {len(boots)} boots"
     return Setting(world=world, options=options, origin=origin, notes=tuple(notes))
+
+
+def _on_machine(home: Home, machine: str, setting: Setting) -> Setting:
+    """The same with the deviations and costs that the last A/A test of a machine found."""
+    from bisector.cli.qualify import latest
+    from bisector.report.qualified import qualification_report
+
+    state = latest(home, machine)
+    report = qualification_report(state) if state is not None else None
+    if report is None or report.qualified is None:
+        raise UsageError(
+            f"--from-qualify {machine}: there is no A/A test of it with boots enough",
+            resolution=f"Make one: bisector lab qualify {machine}",
+        )
+    seen, costs = report.qualified, report.costs
+    world = replace(
+        setting.world,
+        run_sd_percent=seen.run_sd_percent,
+        boot_sd_percent=seen.boot_sd_percent,
+        outliers=seen.wild_runs / seen.total_runs,
+        boot_s=costs.boot_s,
+        run_s=costs.run_s,
+    )
+    lab = f"the deviations and costs of the A/A test {report.state.name} in {len(seen.values)} boots"
+    return replace(setting, world=world, origin=" and ".join(part for part in (setting.origin, lab) if part))

@@ -103,16 +103,7 @@ def check_lab(recipe: Recipe) -> None:
 def wire(home: Home, state: SessionState, recipe: Recipe) -> Rig:
     """The real builder and machines of a session. Raises UsageError or BuilderError if they cannot be had."""
     folder = home.session_folder(state.name)
-    repository = Repository.open(Path(state.repo))
-    tree = WorkTree(repository, folder / "build" / "tree")
-    builder = KernelBuilder(
-        recipe.kernel,
-        Path("/"),  # a session's recipe names its files by absolute paths
-        source=tree,
-        good=state.range.good.id,
-        folder=folder / "build",
-        cache=ImageCache(home.kernels, CACHE_BYTES),
-    )
+    builder, tree = kernel_builder(home, folder / "build", state.repo, recipe, good=state.range.good.id)
     suite = SuiteRunner(recipe.benchmark, _pinned_suite(home, folder / "suite"))
     machines: dict[str, Machine] = {
         part.name: MeasuringMachine(lab_machine(part, folder / "machines" / part.name, state.name), suite)
@@ -125,6 +116,31 @@ def wire(home: Home, state: SessionState, recipe: Recipe) -> Rig:
         work_tree=tree,
         folder=folder / "build",
     )
+
+
+def kernel_builder(home: Home, folder: Path, repo: str, recipe: Recipe, *, good: str) -> tuple[KernelBuilder, WorkTree]:
+    """A builder that works in `folder`, and its tree. Raises UsageError if the repository cannot be used."""
+    tree = WorkTree(Repository.open(Path(repo)), folder / "tree")
+    builder = KernelBuilder(
+        recipe.kernel,
+        Path("/"),  # a session's recipe names its files by absolute paths
+        source=tree,
+        good=good,
+        folder=folder,
+        cache=image_cache(home),
+    )
+    return builder, tree
+
+
+def image_cache(home: Home) -> ImageCache:
+    """The built kernels of all sessions."""
+    return ImageCache(home.kernels, CACHE_BYTES)
+
+
+def measuring_machine(home: Home, part: EmbeddedPart | SshPart, recipe: Recipe, folder: Path) -> MeasuringMachine:
+    """One machine with the suite of a session's folder on it. Raises UsageError for a test that there is not."""
+    suite = SuiteRunner(recipe.benchmark, _pinned_suite(home, folder / "suite"))
+    return MeasuringMachine(lab_machine(part, folder / "machines" / part.name, folder.name), suite)
 
 
 def lab_machine(part: EmbeddedPart | SshPart, folder: Path, session: str) -> EmbeddedMachine | PhysicalMachine:

@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bisector.kernel.config import config_digest, parse_config
 from bisector.kernel.output import sync_folder, write_durably
+from bisector.model.kernel import KernelImage
 
 _IMAGE, _CONFIG, _FACTS = "bzImage", "config", "image.json"
 
@@ -24,6 +26,23 @@ class StoredImage:
     image: Path
     config: str
     facts: Mapping[str, str]
+
+    def as_image(self) -> KernelImage:
+        """The image for whoever boots it without a builder: not compared with any good end's configuration."""
+        config = parse_config(self.config)
+        return KernelImage(
+            commit=self.facts["commit"],
+            key=self.key,
+            release=self.facts["release"],
+            build_id=self.facts["build_id"],
+            signature=self.facts["signature"],
+            path=str(self.image),
+            compiler=config.get("CONFIG_CC_VERSION_TEXT", "unknown").strip('"'),
+            config_digest=config_digest(config),
+            config_changes=(),
+            duration_s=0.0,
+            from_cache=True,
+        )
 
 
 class ImageCache:
@@ -50,6 +69,16 @@ class ImageCache:
             self._keep(key)
             os.utime(self._entry(key) / _FACTS)
             return found
+
+    def entries(self) -> list[StoredImage]:
+        """Every entry that is whole, the one last used first. Nothing of it is kept from being removed by others."""
+        if not self._folder.is_dir():
+            return []
+        with self._locked():
+            found = (self._folder / "images").glob(f"*/*/{_FACTS}")
+            newest_first = sorted(found, key=lambda facts: facts.stat().st_mtime_ns, reverse=True)
+            read = [self._read(facts.parent.name) for facts in newest_first]
+        return [entry for entry in read if entry is not None]
 
     def put(self, key: str, *, image: Path, config: str, facts: Mapping[str, str]) -> StoredImage:
         """Store a copy and return its entry; if another session stored this key meanwhile, that one stays.

@@ -144,18 +144,41 @@ def cells(readings: Readings) -> Ints:
     return number
 
 
-def shrunk_boot_variance(readings: Readings, select: NDArray[np.bool_]) -> float:
-    """Return s_b^2 from these boots around each commit's mean on its machine, shrunk to a prior worth 4 boots.
+PRIOR_BOOTS = 4
+"""What the prior for the deviation between boots is worth."""
 
-    Source: s_b^2 = (4 * 0.8^2 + df * excess) / (4 + df), excess = variance between boots - k s_r^2 / r.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scatter:
+    """How boots lie around each commit's mean on its machine: their sum of squares, its degrees of freedom, and the
+    mean variance that their runs alone cause.
     """
+
+    square: float
+    freedom: int
+    caused: float
+
+    def excess(self) -> float:
+        """Return the part of the sum of squares that is the boots' own, never below 0."""
+        return max(0.0, self.square - self.freedom * self.caused)
+
+
+def boot_scatter(readings: Readings, select: NDArray[np.bool_]) -> Scatter:
+    """Return the scatter of these boots."""
     cell, y = cells(readings)[select], readings.y[select]
     cell = np.unique(cell, return_inverse=True)[1]
     counts = np.bincount(cell)
     means = np.bincount(cell, weights=y) / counts
     square, freedom = float(((y - means[cell]) ** 2).sum()), int(y.size - counts.size)
+    caused = float(np.mean(readings.run_variance(readings.runs[select]))) if freedom > 0 else 0.0
+    return Scatter(square=square, freedom=freedom, caused=caused)
+
+
+def shrunk_boot_variance(readings: Readings, select: NDArray[np.bool_]) -> float:
+    """Return s_b^2 from these boots around each commit's mean on its machine, shrunk to a prior worth 4 boots.
+
+    Source: s_b^2 = (4 * 0.8^2 + df * excess) / (4 + df), excess = variance between boots - k s_r^2 / r.
+    """
+    scatter = boot_scatter(readings, select)
     prior = boot_sd_prior(readings.run_sd) ** 2
-    if freedom <= 0:
-        return prior
-    caused = float(np.mean(readings.run_variance(readings.runs[select])))
-    return (4 * prior + max(0.0, square - freedom * caused)) / (4 + freedom)
+    return (PRIOR_BOOTS * prior + scatter.excess()) / (PRIOR_BOOTS + scatter.freedom)
