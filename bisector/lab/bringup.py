@@ -63,10 +63,10 @@ class BringUp:
 
     def bring_up(self, image: KernelImage, here: Running, on_wait: OnWait) -> proof.RunningKernel:
         """Boot this kernel and prove it. Raises KernelError if something else came up, MachineError otherwise."""
-        arrival = self._boot_once(image, here, on_wait, anew=image.key in self._doubted)
-        self._doubted.add(image.key)
+        arrival = self._boot_once(image, here, on_wait, anew=image.release in self._doubted)
+        self._doubted.add(image.release)
         proven = self._judge(arrival, image)
-        self._doubted.remove(image.key)
+        self._doubted.remove(image.release)
         self._last_boot_id = proven.boot_id
         return proven
 

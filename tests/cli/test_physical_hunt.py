@@ -3,7 +3,6 @@
 What is measured is told by a suite of ours that looks at which kernel runs; everything around it is the real thing.
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 import yaml
 from gitrepo import GitRepo
 from lab.fakebox import DEFAULT_RELEASE, HOOK, USABLE, WHY_NOT, FakeBox, running_box
+from lab.toldsuite import told_suite
 
 from bisector.cli import hunt, show
 from bisector.model.events import Booted, BootFailed, MachineTrouble
@@ -24,56 +24,6 @@ TOY = Path(__file__).parents[1] / "kernel" / "toykernel"
 MEMORY = "#include <linux/mm.h>\n\nint fault(int address)\n{\n\treturn address %s;\n}\n"
 DIES, SLOW_FROM = 3, 5
 """The commit whose kernel does not come up, and the one to be found."""
-
-SUITE = """#!/bin/sh
-[ "$1" = --list ] && { cat <<'END'
-%(listing)s
-END
-exit; }
-command=$1 tag= ops=100000
-while [ $# -gt 0 ]; do
-  case $1 in --tag) tag=$2;; --batches) ops=${2#*=};; esac
-  shift
-done
-case $(uname -r) in %(slow)s) level=30000;; *) level=40000;; esac
-read -r boot_id </proc/sys/kernel/random/boot_id
-# A boot effect of up to half a percent, from the boot id.
-level=$((level + $(printf %%s "$boot_id" | cksum | cut -d ' ' -f 1) %% 200))
-cat <<END
-{"v":1,"type":"env","suite":"s","digest":"d","tag":"$tag","release":"$(uname -r)","boot_id":"$boot_id",\
-"clocksource":"tsc","thp_disabled":true,"cpu":0}
-END
-case $command in
-calibrate) cat <<END
-{"v":1,"type":"calibration","test":"page_test","ops":100000,"sample_ms":5}
-{"v":1,"type":"end","calibrations":1,"ok":true}
-END
-;;
-*) cat <<END
-{"v":1,"type":"sample","test":"page_test","sample":0,"ops":$ops,"warmup_ops":1,"wall_ns":$((ops * 1000000000 / level)),\
-"user_ns":1,"sys_ns":1,"minflt":1,"majflt":0,"nvcsw":0,"nivcsw":0,"cpu_start":0,"cpu_end":0,\
-"checks":{"ok":true,"faults_per_op":1.0}}
-{"v":1,"type":"end","samples":1,"ok":true}
-END
-;;
-esac
-"""
-LISTING = {
-    "digest": "d",
-    "tests": [
-        {
-            "name": "page_test",
-            "unit": "ops/s",
-            "better": "higher",
-            "aim": "page_test",
-            "aim_units": "pages",
-            "aim_factor": 1,
-            "op": "a page fault",
-            "grain": 1,
-            "faults_per_op": 1.0,
-        }
-    ],
-}
 
 
 @pytest.fixture
@@ -118,11 +68,7 @@ def test_a_hunt_on_a_physical_machine_names_the_commit_and_leaves_the_machine_as
     home = Home(tmp_path / "home")
     prepared = hunt.prepare(home, recipe, ())
     home.create(prepared.started())
-    suite = home.session_folder("physical") / "suite" / "bisector-suite-told"
-    suite.parent.mkdir(parents=True)
-    slow = "|".join(f"*-{commit[:12]}" for commit in commits[SLOW_FROM:])
-    suite.write_text(SUITE % {"listing": json.dumps(LISTING), "slow": slow})
-    suite.chmod(0o755)
+    told_suite(home.session_folder("physical") / "suite", (commit[:12] for commit in commits[SLOW_FROM:]))
 
     code = hunt.drive(home, "physical", lambda c: show.observer(c, show.Watching(quiet=True)), lambda _: None)
 
