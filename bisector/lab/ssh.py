@@ -23,6 +23,7 @@ import paramiko
 from invoke.exceptions import ThreadException
 from paramiko.hostkeys import HostKeyEntry
 
+from bisector.lab.pulse import Pulse
 from bisector.model.errors import MachineError
 
 # paramiko reports every refused connection from its own thread; while a machine boots there are dozens.
@@ -49,7 +50,8 @@ class Limits:
     """How long each wait of a connection may take, in seconds.
 
     paramiko's own limit for opening a channel is an hour, and keepalives alone never close a dead connection
-    (fabric 1384, paramiko 2463); `silence_s` is enforced by the kernel's TCP instead.
+    (fabric 1384, paramiko 2463); `silence_s` is enforced by the kernel's TCP instead, and what that cannot see by
+    a question every `pulse_s` (see `pulse`; None: never). Half as long again, and the connection is ended.
     """
 
     connect_s: float = 10.0
@@ -58,6 +60,7 @@ class Limits:
     channel_s: float = 15.0
     silence_s: int = 30
     transfer_s: float = 300.0
+    pulse_s: float | None = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +122,7 @@ class Shell:
         self._explain_loss = explain_loss or (lambda: None)
         self._greet = greet or (lambda: None)
         self._connection: Any = None
+        self._pulse: Pulse | None = None
 
     def connect(self) -> None:
         """Open a fresh connection, dropping the old one. Raises ConnectError."""
@@ -134,6 +138,7 @@ class Shell:
             if failure.stage == "reach":
                 self._explain_loss()
             raise
+        self._pulse = Pulse(self._connection, every_s=self.limits.pulse_s)
         try:
             self._greet()
         except BaseException:
@@ -142,6 +147,8 @@ class Shell:
 
     def close(self) -> None:
         """Drop the connection, if there is one."""
+        if self._pulse is not None:
+            self._pulse.stop()
         connection, self._connection = self._connection, None
         if connection is not None:
             _close(connection)

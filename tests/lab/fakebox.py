@@ -20,7 +20,7 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -144,6 +144,7 @@ class FakeBox:
     boots: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     loader: Loader | None = None
+    on_order: Callable[[str], None] = lambda word: None  # told each order before it is carried out
 
     def __post_init__(self) -> None:
         for name in ("boot/grub", "boot/bisector", "proc", "bin", "var", "tmp", "probe"):
@@ -280,6 +281,7 @@ class FakeBox:
             if word == "stop":
                 return
             self.asked.append(word)
+            self.on_order(word)
             if word in self.deaf_to:
                 continue
             if word == "reboot":
