@@ -26,7 +26,7 @@ from paramiko.hostkeys import HostKeyEntry
 from bisector.lab.pulse import Pulse
 from bisector.model.errors import MachineError
 
-# paramiko reports every refused connection from its own thread; while a machine boots there are dozens.
+# paramiko reports every refused connection from its own thread: dozens while a machine boots.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 _KILLED = 128 + signal.SIGKILL
@@ -49,9 +49,9 @@ exit "$code"
 class Limits:
     """How long each wait of a connection may take, in seconds.
 
-    paramiko's own limit for opening a channel is an hour, and keepalives alone never close a dead connection
-    (fabric 1384, paramiko 2463); `silence_s` is enforced by the kernel's TCP instead, and what that cannot see by
-    a question every `pulse_s` (see `pulse`; None: never). Half as long again, and the connection is ended.
+    Neither the library's hour for opening a channel nor its keepalives end a dead connection (fabric 1384, paramiko
+    2463). TCP does after `silence_s`; where it sees nothing, a question every `pulse_s` (None: never) whose answer is
+    waited for half as long.
     """
 
     connect_s: float = 10.0

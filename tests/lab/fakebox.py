@@ -139,6 +139,7 @@ class FakeBox:
     dead_until_cut: bool = False
     sticky: bool = False
     ignores_entry: bool = False
+    ignored_entries: int = 0  # so many times
     stale: list[Path] = field(default_factory=list)  # booted instead of the entry's image, one after the other
     panicking: set[str] = field(default_factory=set)  # how the releases end that do
     boots: list[str] = field(default_factory=list)
@@ -355,8 +356,8 @@ class FakeBox:
         chosen = self.environment.get("next_entry", "")
         if chosen and not self.sticky:
             self.editenv("unset", "next_entry")
-        if self.ignores_entry:
-            chosen = ""
+        if self.ignores_entry or (chosen and self.ignored_entries > 0):
+            chosen, self.ignored_entries = "", self.ignored_entries - 1
         custom = self.root / "boot/grub/custom.cfg"
         text = custom.read_text(errors="replace") if custom.exists() else ""
         for entry in re.finditer(r"^menuentry .*? --id (\S+) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL):
