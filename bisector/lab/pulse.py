@@ -10,32 +10,25 @@ import threading
 from typing import Any
 
 
-class Pulse:
-    """Ends a connection whose machine does not answer: at the latest after one and a half times `every_s`.
+def keep_pulse(connection: Any, every_s: float) -> None:
+    """Ask every `every_s` seconds for as long as the connection is open; end it if half as long brings no answer."""
+    threading.Thread(target=_beat, args=(connection, every_s), name="pulse", daemon=True).start()
 
-    With None it asks nothing.
-    """
 
-    def __init__(self, connection: Any, *, every_s: float | None) -> None:
-        self._transport = connection.transport
-        self._give_up = connection.client.close
-        self._stopped = threading.Event()
-        if every_s is not None:
-            threading.Thread(target=self._beat, args=(every_s,), name="pulse", daemon=True).start()
-
-    def stop(self) -> None:
-        """No more questions; harmless at any moment."""
-        self._stopped.set()
-
-    def _beat(self, every_s: float) -> None:
-        while not self._stopped.wait(every_s) and self._transport.is_active():
-            limit = threading.Timer(every_s / 2, self._give_up)
-            limit.daemon = True
-            limit.start()
-            try:
-                # Any answer will do; servers that do not know the word refuse it, which is one (RFC 4254, section 4).
-                self._transport.global_request("keepalive@openssh.com", wait=True)
-            except Exception:  # noqa: BLE001 - whatever ended the connection, whoever uses it is told by their own call
-                return
-            finally:
-                limit.cancel()
+def _beat(connection: Any, every_s: float) -> None:
+    transport = connection.transport
+    # The transport is a thread that ends with the connection: there is nothing to be told, and nobody lingers.
+    while True:
+        transport.join(every_s)
+        if not transport.is_alive():
+            return
+        limit = threading.Timer(every_s / 2, connection.client.close)
+        limit.daemon = True
+        limit.start()
+        try:
+            # Any answer will do; servers that do not know the word refuse it, which is one (RFC 4254, section 4).
+            transport.global_request("keepalive@openssh.com", wait=True)
+        except Exception:  # noqa: BLE001 - whoever uses the connection is told by their own call that it is lost
+            return
+        finally:
+            limit.cancel()

@@ -23,7 +23,7 @@ import paramiko
 from invoke.exceptions import ThreadException
 from paramiko.hostkeys import HostKeyEntry
 
-from bisector.lab.pulse import Pulse
+from bisector.lab.pulse import keep_pulse
 from bisector.model.errors import MachineError
 
 # paramiko reports every refused connection from its own thread: dozens while a machine boots.
@@ -122,7 +122,6 @@ class Shell:
         self._explain_loss = explain_loss or (lambda: None)
         self._greet = greet or (lambda: None)
         self._connection: Any = None
-        self._pulse: Pulse | None = None
 
     def connect(self) -> None:
         """Open a fresh connection, dropping the old one. Raises ConnectError."""
@@ -138,7 +137,8 @@ class Shell:
             if failure.stage == "reach":
                 self._explain_loss()
             raise
-        self._pulse = Pulse(self._connection, every_s=self.limits.pulse_s)
+        if self.limits.pulse_s is not None:
+            keep_pulse(self._connection, self.limits.pulse_s)
         try:
             self._greet()
         except BaseException:
@@ -147,8 +147,6 @@ class Shell:
 
     def close(self) -> None:
         """Drop the connection, if there is one."""
-        if self._pulse is not None:
-            self._pulse.stop()
         connection, self._connection = self._connection, None
         if connection is not None:
             _close(connection)

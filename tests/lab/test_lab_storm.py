@@ -15,4 +15,4 @@ def test_no_storm_makes_a_wrong_verdict_and_every_hunt_ends_right(tmp_path: Path
     verdict = ride_out(seed, tmp_path / "storm", share=0.2)
     assert not verdict.wrong, str(verdict)
     assert len(verdict.struck) >= 2, str(verdict)
-    assert set(strike.rpartition(" (")[0] for strike in verdict.struck) <= set(FAULTS)
+    assert {strike.rpartition(" (")[0] for strike in verdict.struck} <= set(FAULTS)
