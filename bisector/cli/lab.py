@@ -1,7 +1,7 @@
 """`bisector lab`: the machines of the machines file, looked at one by one."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bisector.lab.lease import Holding, force_release, look
@@ -32,13 +32,10 @@ def check(name: str, file: Path | None, *, as_json: bool) -> Iterator[tuple[str,
     try:
         if not as_json:
             for finding in survey.findings():
-                yield _line(finding), finding.grade is not Grade.FAIL
+                yield line(finding), finding.grade is not Grade.FAIL
             return
         findings = list(survey.findings())
-        documents = [
-            {"requirement": f.requirement, "grade": f.grade.value, "seen": f.seen, "mend": f.mend} for f in findings
-        ]
-        yield json.dumps(documents), all(finding.grade is not Grade.FAIL for finding in findings)
+        yield json.dumps(documents(findings)), all(finding.grade is not Grade.FAIL for finding in findings)
     finally:
         survey.close()
 
@@ -114,6 +111,17 @@ def _described(machine: SshMachine | EmbeddedMachine) -> dict[str, str | list[st
     }
 
 
-def _line(finding: Finding) -> str:
-    line = f"{finding.grade.value}  {finding.requirement.ljust(14)}  {finding.seen}"
-    return f"{line}\n{' ' * 22}{finding.mend}" if finding.mend else line
+def line(finding: Finding) -> str:
+    """A finding for people: the grade, the requirement, what was seen, and below it the mend."""
+    first = f"{finding.grade.value}  {finding.requirement.ljust(14)}  {finding.seen}"
+    return f"{first}\n{' ' * 22}{finding.mend}" if finding.mend else first
+
+
+def documents(findings: Iterable[Finding]) -> list[dict[str, str]]:
+    """Findings for scripts."""
+    return [{"requirement": f.requirement, "grade": f.grade.value, "seen": f.seen, "mend": f.mend} for f in findings]
+
+
+def say_nothing(finding: Finding) -> None:
+    """For those who print everything at the end."""
+    del finding

@@ -69,6 +69,50 @@ def facts(machine: str, file: Path | None, as_json: bool) -> None:
     click.echo(labs.facts(machine, file, as_json=as_json))
 
 
+@lab.command(short_help="Check a new machine and write its entry.")
+@click.argument("name")
+@click.option("--address", required=True, metavar="HOST", help="Where it answers: a name or an address.")
+@click.option("--port", type=click.IntRange(1, 65535), default=22, show_default=True)
+@click.option("--user", default="root", show_default=True, help="Root, or whoever may use sudo without a password.")
+@click.option("--key", type=click.Path(path_type=Path), help="The private key's file.  [default: the one in ~/.ssh]")
+@click.option("--fingerprint", metavar="SHA256:...", help="The host key's; it must be the one that is offered.")
+@click.option("--jump", metavar="USER@HOST[:PORT]", help="The host it is reached through.")
+@click.option("--jump-key", type=click.Path(path_type=Path), help="The key for that host, if it is another.")
+@click.option("--jump-fingerprint", metavar="SHA256:...", help="That host's fingerprint.")
+@click.option("--boot", type=click.Choice(["grub", "systemd-boot", "kexec"]), help="[default: found out]")
+@click.option("--initrd", metavar="PATH", help="An initramfs on the machine for the test kernels.")
+@click.option("--power-cycle", metavar="COMMAND", help="Cuts its power and restores it.")
+@click.option("--power-off", metavar="COMMAND", help="Or two commands: this one,")
+@click.option("--power-on", metavar="COMMAND", help="and this one.")
+@click.option("--console", metavar="COMMAND", help="Prints its serial console for as long as it runs.")
+@click.option("--tag", "tags", multiple=True, help="For recipes that ask for tags.")
+@click.option("--prove", is_flag=True, help="Reboot it twice, to see that a one-shot boot holds and clears itself.")
+@click.option("--prove-power", is_flag=True, help="Cut its power, to see that the command does that.")
+@click.option("--yes", is_flag=True, help="Ask nothing; believe the host key that is offered.")
+@click.option("--dry-run", is_flag=True, help="Look, print the entry, write nothing, reboot nothing.")
+@_FILE
+@_JSON
+def attach(as_json: bool, **typed: Any) -> int:
+    """Walk a new machine through everything that a hunt needs, and write its entry into the machines file.
+
+    A line for each requirement, with the mend where one fails; then nothing is written, and it ends with 3. Whatever
+    else stands in the file stays as it is.
+
+    \b
+    Example:  bisector lab attach box1 --address 192.0.2.7 --power-cycle 'ipmitool ... chassis power cycle'
+              bisector lab attach box2 --address box2 --user lab --jump lab@gate --fingerprint SHA256:... --yes --prove
+    """
+    from bisector.cli import attach as attaching
+    from bisector.cli import lab as labs
+
+    wanted = attaching.Wanted(**typed)
+    asking = attaching.Asking() if not (wanted.yes or as_json) else attaching.Asking(interactive=False)
+    say = labs.say_nothing if as_json else lambda finding: click.echo(labs.line(finding))
+    done = attaching.Attach(wanted, say, asking).run()
+    click.echo(attaching.as_document(done) if as_json else attaching.ending(done, wanted.name))
+    return labs.EXIT_UNFIT if done.entry is None else 0
+
+
 @lab.command(short_help="Remove the lease that a dead controller left.")
 @click.argument("machine")
 @click.option("--force", is_flag=True, help="Also if its controller may be alive: it stops at its next step.")

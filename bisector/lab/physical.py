@@ -135,6 +135,20 @@ class PhysicalMachine:
             artefact="",
         )
 
+    def prove_one_shot(self, on_wait: OnWait) -> None:
+        """See by reboots of the default kernel that a one-shot boot holds and clears itself. Raises MachineError.
+
+        The machine is leased then, until `release`.
+        """
+        self._prepare(on_wait)
+
+    def prove_power(self, on_wait: OnWait) -> None:
+        """Cut the power, and see that the machine boots anew. Raises UnreachableError if it does not."""
+        here = self._prepare(on_wait)
+        self._root.script("sync", timeout_s=60)
+        self._shell.close()
+        self._rebooter.cut_power(here.boot_id, on_wait, [])
+
     def check(self) -> None:
         """Look at the console, if there is one. Raises KernelError after a panic or an oops of a proven kernel."""
         if self._console is None or self._proven_boot is None:
