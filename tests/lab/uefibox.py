@@ -1,0 +1,121 @@
+"""The disk of a UEFI machine: a GPT with an EFI system partition (systemd-boot, entries, kernels) and an ext4 root.
+
+Made by the distribution's tools without a loop device and without root's rights: mtools fill the one partition, mke2fs
+the other. The firmware is OVMF, whose variables lie in a file of the machine's own.
+"""
+
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from lab.diskbox import CMDLINE, DiskBox, program, text, user_space, write_folder
+from lab.grubdisk import _INIT_HEAD, _INITTAB
+
+from bisector.lab.initramfs import Entry
+from bisector.lab.programs import Program
+from bisector.model.kernel import KernelImage
+
+DEFAULT = "debian.conf"
+LOADER = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+ESP_MIB, START_MIB = 40, 1
+
+_CODE, _VARIABLES = Path("/usr/share/OVMF/OVMF_CODE_4M.fd"), Path("/usr/share/OVMF/OVMF_VARS_4M.fd")
+_SYSTEMD_BOOT = Path("/usr/lib/systemd/boot/efi/systemd-bootx64.efi")
+PROGRAMS = (
+    Program(name="mke2fs", package="e2fsprogs"),
+    Program(name="parted", package="parted"),
+    Program(name="mformat", package="mtools"),
+    Program(name="bootctl", package="systemd-boot"),
+)
+_FILES = {_CODE: "ovmf", _VARIABLES: "ovmf", _SYSTEMD_BOOT: "systemd-boot-efi"}
+
+# What bootctl and kernel-install leave on a Debian.
+_ENTRY = """\
+title Debian GNU/Linux
+sort-key debian
+version {release}
+linux /vmlinuz-{release}
+options root=/dev/vda2 rw init=/init {cmdline} panic=1
+"""
+
+_MOUNTS = """\
+mount -t vfat -o umask=077 /dev/vda1 /boot
+[ ! -d /sys/firmware/efi/efivars ] || mount -t efivarfs efivarfs /sys/firmware/efi/efivars
+"""
+
+
+def missing() -> list[str]:
+    """Packages without which there is no such machine."""
+    lacking = {one.package for one in PROGRAMS if one.find() is None}
+    return sorted(lacking | {package for file, package in _FILES.items() if not file.exists()})
+
+
+def make_uefi_box(root: Path, default: KernelImage, *, name: str = "uefi1", **changes: Any) -> DiskBox:
+    """A machine, not yet switched on, whose disk was just made and whose default kernel is `default`."""
+    variables = root / "variables.fd"
+    firmware = ("-drive", f"if=pflash,format=raw,readonly=on,file={_CODE}")
+    firmware += ("-drive", f"if=pflash,format=raw,file={variables}")
+    method = {"method": "systemd-boot", "panic_s": 1}
+    box = DiskBox(root, root / "disk.img", method, name=name, firmware=firmware, **changes)
+    shutil.copyfile(_VARIABLES, variables)
+    folder = root / "files"
+    _write_esp(folder / "esp", default)
+    _write_root(folder / "root", box)
+    make_disk(box.disk, esp=folder / "esp", root=folder / "root", root_mib=40)
+    shutil.rmtree(folder)
+    return box
+
+
+def _write_esp(folder: Path, default: KernelImage) -> None:
+    entry = _ENTRY.format(release=default.release, cmdline=CMDLINE)
+    for place in ("EFI/BOOT/BOOTX64.EFI", "EFI/systemd/systemd-bootx64.efi"):
+        (folder / place).parent.mkdir(parents=True)
+        shutil.copyfile(_SYSTEMD_BOOT, folder / place)
+    (folder / "loader/entries").mkdir(parents=True)
+    (folder / "loader/loader.conf").write_text(f"timeout 0\ndefault {DEFAULT}\n")
+    (folder / "loader/entries" / DEFAULT).write_text(entry)
+    shutil.copyfile(default.path, folder / f"vmlinuz-{default.release}")
+
+
+def _write_root(folder: Path, box: DiskBox) -> None:
+    entries = user_space(box.keys)
+    init = entries["init"].content.decode().partition("\n")[2]
+    # Mounted before the network answers: whoever connects finds everything.
+    init = init.replace("hostname bisector\n", f"{_MOUNTS}hostname bisector\n")
+    bootctl = shutil.which("bootctl")
+    assert bootctl is not None
+    for entry in (
+        text("init", _INIT_HEAD + init, 0o755),
+        text("etc/inittab", _INITTAB),
+        text("etc/machine-id", "0123456789abcdef0123456789abcdef\n"),
+        Entry(path="boot", mode=stat.S_IFDIR | 0o755),
+        *program("usr/bin/bootctl", bootctl),
+    ):
+        entries[entry.path] = entry
+    write_folder(folder, entries.values())
+
+
+def make_disk(disk: Path, *, esp: Path, root: Path, root_mib: int) -> None:
+    """A raw disk with the files of two folders in its two partitions."""
+    end_mib = START_MIB + ESP_MIB
+    with disk.open("wb") as file:
+        file.truncate((end_mib + root_mib + 1) << 20)
+    env = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin", "MTOOLS_SKIP_CHECK": "1"}
+    table = f"mklabel gpt mkpart ESP fat32 {START_MIB}MiB {end_mib}MiB set 1 esp on"
+    table += f" mkpart root ext4 {end_mib}MiB {end_mib + root_mib}MiB"
+    subprocess.run(["parted", "-s", str(disk), *table.split()], check=True, env=env)
+    partition = f"{disk}@@{START_MIB}M"
+    subprocess.run(["mformat", "-i", partition, "-T", str(ESP_MIB * 2048), "-h", "64", "-s", "32", "::"], check=True)
+    subprocess.run(["mcopy", "-i", partition, "-s", *map(str, sorted(esp.iterdir())), "::"], check=True, env=env)
+    place = f"offset={end_mib << 20},root_owner=0:0"
+    make = ["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-d", str(root), "-E", place, str(disk), f"{root_mib}M"]
+    subprocess.run(make, check=True, env=env)
+
+
+def variable(box: DiskBox, name: str) -> str:
+    """One of the loader's variables, as efivarfs shows it to anybody; "" if there is none."""
+    path = f"/sys/firmware/efi/efivars/{name}-{LOADER}"
+    return box.run('[ ! -e "$1" ] || tail -c +5 "$1" | tr -d "\\000"', path).strip()
