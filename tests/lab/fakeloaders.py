@@ -50,7 +50,7 @@ class FakeSystemdBoot:
 
     sticky: bool = False
     ignores_entry: bool = False
-    features: int = 0x3F
+    features: int = 0x13F
     secure: bool = False
     boot: dict[str, Any] = field(default_factory=lambda: {"method": "systemd-boot"})
 

@@ -7,9 +7,11 @@ from bisector.lab.boot.loaderentry import (
     conf_default,
     does_one_shot,
     entry_id,
+    has_tries_left,
     is_on,
     parse_entry,
     plain_id,
+    sorts_by_key,
     takes_default,
     variable_text,
 )
@@ -69,6 +71,19 @@ def test_the_loaders_features_say_whether_it_boots_an_entry_once() -> None:
     assert does_one_shot(b"\6\0\0\0" + (0b1000).to_bytes(8, "little"))
     assert not does_one_shot(b"\6\0\0\0" + (0xFFF7).to_bytes(8, "little"))
     assert not does_one_shot(b"")
+
+
+def test_the_loaders_features_say_whether_a_sort_key_comes_first() -> None:
+    assert sorts_by_key(b"\6\0\0\0" + (1 << 8).to_bytes(8, "little"))
+    assert not sorts_by_key(b"\6\0\0\0" + (0xFEFF).to_bytes(8, "little"))
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [("debian.conf", True), ("debian+3.conf", True), ("debian+0-3.conf", False), ("debian+01-2.conf", True)],
+)
+def test_an_entry_whose_tries_are_used_up_comes_last(file: str, expected: bool) -> None:
+    assert has_tries_left(file) is expected
 
 
 def test_secure_boot_is_on_only_if_the_firmware_says_so() -> None:

@@ -186,7 +186,7 @@ class Wrong:
 
     def no_one_shot(self) -> str:
         [features] = self.loader.variables.glob("LoaderFeatures-*")
-        features.write_bytes(b"\6\0\0\0\x37\0\0\0\0\0\0\0")
+        features.write_bytes(b"\6\0\0\0\x37\1\0\0\0\0\0\0")
         return "systemd-boot 252.39 does not say that it boots an entry once"
 
     def secure_boot(self) -> str:
@@ -208,6 +208,11 @@ class Wrong:
 
     def no_default(self) -> str:
         (self.loader.entries / "debian.conf").write_text(DEFAULT_ENTRY.replace("sort-key debian\n", ""))
+        return "no default is set, and the entries' order could mean an entry of ours"
+
+    def an_old_order(self) -> str:
+        [features] = self.loader.variables.glob("LoaderFeatures-*")
+        features.write_bytes(b"\6\0\0\0\x3f\0\0\0\0\0\0\0")
         return "no default is set, and the entries' order could mean an entry of ours"
 
     def our_default(self) -> str:

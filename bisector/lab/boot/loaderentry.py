@@ -15,6 +15,9 @@ ID_PREFIX = "bisector-"
 _ONE_SHOT = 1 << 3
 """Of LoaderFeatures: the loader honours LoaderEntryOneShot, and removes it before it boots what it names."""
 
+_SORT_KEY = 1 << 8
+"""Of LoaderFeatures: entries with a sort-key come before those without."""
+
 _ATTRIBUTES = 4
 """Bytes before a variable's value in efivarfs (the kernel's Documentation/filesystems/efivarfs.rst)."""
 
@@ -80,6 +83,17 @@ def variable_text(raw: bytes) -> str:
 def does_one_shot(features: bytes) -> bool:
     """Does LoaderFeatures say that the loader boots an entry once?"""
     return bool(int.from_bytes(features[_ATTRIBUTES:], "little") & _ONE_SHOT)
+
+
+def sorts_by_key(features: bytes) -> bool:
+    """Does LoaderFeatures say that entries with a sort-key come before ours, which have none?"""
+    return bool(int.from_bytes(features[_ATTRIBUTES:], "little") & _SORT_KEY)
+
+
+def has_tries_left(file_name: str) -> bool:
+    """Is an entry not counted down to nothing by boot assessment? Such ones come last, behind ours."""
+    found = _TRIES.search(file_name.lower())
+    return found is None or not re.match(r"\+0+(?!\d)", found[0])
 
 
 def is_on(secure_boot: bytes) -> bool:

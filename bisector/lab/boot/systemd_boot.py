@@ -161,8 +161,8 @@ class SystemdBootMethod:
     def _objection_to_entries(self, place: _Place) -> tuple[str, str]:
         running, _ = place.running
         selected, armed, initrd = place.text("LoaderEntrySelected"), place.text("LoaderEntryOneShot"), self._part.initrd
-        others = {plain_id(Path(path).name): text for path, text in place.files.items()}
-        others = {name: text for name, text in others.items() if not name.startswith(ID_PREFIX)}
+        names = {plain_id(Path(path).name) for path in place.files}
+        others = {name for name in names if not name.startswith(ID_PREFIX)}
         if not running:
             mend = "Mount the partition that the loader reads, say boot.boot_path, or boot an entry that has a file."
             return f"the running entry {selected or '(unknown)'} has no file below {place.boot}", mend
@@ -170,7 +170,10 @@ class SystemdBootMethod:
             return f"boot.initrd {initrd} does not lie on {place.boot}", f"Put it there: {place.boot}/{FOLDER}.img"
         if place.default.lower().startswith(ID_PREFIX):
             return f"the default is {place.default}, one of our own entries", "bootctl set-default with one of its own"
-        sorted_first = any(loaderentry.parse_entry(text).sort_key for text in others.values())
+        sorted_first = loaderentry.sorts_by_key(place.raw("LoaderFeatures")) and any(
+            loaderentry.parse_entry(text).sort_key and loaderentry.has_tries_left(Path(path).name)
+            for path, text in place.files.items()
+        )
         saved = place.text("LoaderEntryLastBooted")
         if loaderentry.takes_default(place.default, saved, others, sorted_first=sorted_first):
             what = f"the default {place.default!r}" if place.default else "no default is set, and the entries' order"
