@@ -29,6 +29,9 @@ EXIT_INTERRUPTED = 130
 
 INTERRUPTED = "interrupted from the terminal"
 
+RETRY_PAUSE_S = 30.0
+"""After trouble of a machine or the builder; two minutes after the second in a row, and the third pauses the session."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
@@ -120,6 +123,7 @@ def drive(home: Home, name: str, watch: Callable[[Current], Display], tell: Call
             higher_is_better=rig.higher_is_better,
             observer=display,
             stop=stop,
+            retry_pause_s=RETRY_PAUSE_S,
         )
         with signals_stop(stop, f"bisector resume {name}"), display:
             state = controller.run()

@@ -40,7 +40,7 @@ from bisector.session.decide import (
     plan_of,
 )
 from bisector.session.evidence import options_of
-from bisector.session.execution import boot_job, build_job, calibrate_job, recover_job, run_job
+from bisector.session.execution import after_pause, boot_job, build_job, calibrate_job, recover_job, run_job
 from bisector.session.journal import Journal
 from bisector.session.ports import Builder, Machine, Observer
 from bisector.session.state import BUILDER, Look, SessionState, Status, fold
@@ -71,13 +71,16 @@ class Controller:
         higher_is_better: bool,
         observer: Observer,
         stop: StopRequest,
+        retry_pause_s: float = 0.0,
     ) -> None:
+        """`retry_pause_s` lies between a worker's trouble and its next attempt, and four times that after a second."""
         self._journal = journal
         self._artefacts = Artefacts(folder)
         self._builder = builder
         self._machines = machines
         self._observer = observer
         self._stop = stop
+        self._retry_pause_s = retry_pause_s
         self._messages: SimpleQueue[Message] = SimpleQueue()
         self._state = fold(journal.entries)
         options = options_of(recipe, higher_is_better=higher_is_better)
@@ -136,7 +139,8 @@ class Controller:
                     isinstance(entry.event, BuildStarted) and entry.event.commit == commit_id
                     for entry in self._journal.entries
                 )
-                self._give(BUILDER, build_job(self._builder, commit_id, attempt, self._artefacts))
+                job = build_job(self._builder, commit_id, attempt, self._artefacts)
+                self._give(BUILDER, self._after_trouble(BUILDER, job))
             case BootOrder():
                 self._boot(order)
             case CalibrateOrder(machine=name):
@@ -167,7 +171,8 @@ class Controller:
             )
         )
         expected = self._first_facts(order.machine)
-        self._give(order.machine, boot_job(self._machines[order.machine], number, image, expected, self._artefacts))
+        job = boot_job(self._machines[order.machine], number, image, expected, self._artefacts)
+        self._give(order.machine, self._after_trouble(order.machine, job))
 
     def _run(self, name: str) -> None:
         look = self._live(name)
@@ -194,6 +199,13 @@ class Controller:
                 self._idle.add(worker)
                 for event in events:
                     self._append(event)
+
+    def _after_trouble(self, worker: str, job: Job) -> Job:
+        times = self._state.troubles.get(worker, 0)
+        if not times or not self._retry_pause_s:
+            return job
+        pause_s = self._retry_pause_s * 4 ** (times - 1)
+        return after_pause(job, pause_s, self._state.last_trouble[worker].reason, lambda: bool(self._stop.reason))
 
     def _give(self, worker: str, job: Job) -> None:
         self._idle.discard(worker)

@@ -5,6 +5,7 @@ on a worker's thread and returns events; nothing here touches the journal.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from bisector.model.errors import BisectorError, KernelError, LabError, UsageError
@@ -23,7 +24,7 @@ from bisector.model.events import (
 from bisector.model.kernel import KernelImage
 from bisector.model.machine import MachineFacts
 from bisector.session.artefacts import Artefacts
-from bisector.session.ports import Builder, Machine, OnProgress
+from bisector.session.ports import Builder, Machine, OnProgress, Progress
 from bisector.session.workers import Job, in_one_line
 
 OURS = (LabError, UsageError)
@@ -42,6 +43,24 @@ def recover_job(machine: Machine) -> Job:
         return ()
 
     return job
+
+
+def after_pause(job: Job, pause_s: float, why: str, stopping: Callable[[], bool]) -> Job:
+    """The same job, later: trouble that a moment mends is not met three times within a second.
+
+    Comes to nothing when the session is to stop meanwhile; no event follows, as after a crash.
+    """
+
+    def waiting(report: OnProgress) -> tuple[Event, ...]:
+        until = time.monotonic() + pause_s
+        while (left_s := until - time.monotonic()) > 0:
+            if stopping():
+                return ()
+            report(Progress(fraction=None, text=f"waiting {left_s:.0f} s before it tries again: {why}"))
+            time.sleep(min(0.5, left_s))
+        return job(report)
+
+    return waiting
 
 
 def build_job(builder: Builder, commit: str, attempt: int, artefacts: Artefacts) -> Job:

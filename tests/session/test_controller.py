@@ -1,5 +1,7 @@
 """The loop, from the first event to the answer, over fake ports and the real search and journal."""
 
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +23,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bisector.model.errors import BuilderError, MachineError
-from bisector.model.events import BootStarted, BuildStarted, Event, KernelBuilt, RunFinished, RunStarted
+from bisector.model.events import (
+    Booted,
+    BootStarted,
+    BuildStarted,
+    Event,
+    KernelBuilt,
+    MachineTrouble,
+    RunFinished,
+    RunStarted,
+)
 from bisector.model.machine import MachineFacts
 from bisector.model.outcome import AnswerKind, Outcome, Purpose
 from bisector.recipe.schema import Recipe
@@ -39,6 +50,7 @@ def controller(
     machine: FakeMachine | None = None,
     recipe: Recipe = RECIPE,
     stop: StopRequest | None = None,
+    retry_pause_s: float = 0.0,
 ) -> Controller:
     if not (folder / "journal.sqlite3").exists():
         journal = create_journal(folder)
@@ -56,6 +68,7 @@ def controller(
         higher_is_better=True,
         observer=Watcher(),
         stop=stop or StopRequest(),
+        retry_pause_s=retry_pause_s,
     )
 
 
@@ -151,6 +164,35 @@ def test_a_hiccup_of_the_machine_is_retried(tmp_path: Path) -> None:
     machine = FakeMachine(lab)
     machine.trouble = [MachineError("no answer from lab-01")] * 2
     assert answer_of(controller(tmp_path, lab, machine=machine).run()) == (AnswerKind.COMMIT, (commit_id(7),))
+
+
+def test_trouble_is_met_again_only_after_a_pause_that_grows(tmp_path: Path) -> None:
+    lab = FakeLab(linear_range(16), first_bad=7)
+    machine = FakeMachine(lab)
+    machine.trouble = [MachineError("somebody is logged in")] * 2
+    state = controller(tmp_path, lab, machine=machine, retry_pause_s=0.2).run()
+    assert answer_of(state) == (AnswerKind.COMMIT, (commit_id(7),))
+    entries = open_journal(tmp_path).entries
+    ended = [entry.at for entry in entries if isinstance(entry.event, MachineTrouble)]
+    outcomes = [entry.at for entry in entries if isinstance(entry.event, MachineTrouble | Booted)]
+    waited = [outcomes[outcomes.index(at) + 1] - at for at in ended]
+    assert waited[0] >= 0.2
+    assert waited[1] >= 0.8
+
+
+def test_a_stop_is_not_kept_waiting_by_a_pause_after_trouble(tmp_path: Path) -> None:
+    lab = FakeLab(linear_range(16), first_bad=7)
+    stop = StopRequest()
+    machine = FakeMachine(lab)
+    machine.trouble = [MachineError("somebody is logged in")]
+    ask = threading.Timer(0.5, setattr, (stop, "reason", "enough"))
+    ask.start()
+    begun = time.monotonic()
+    state = controller(tmp_path, lab, machine=machine, stop=stop, retry_pause_s=600.0).run()
+    assert time.monotonic() - begun < 20
+    assert state.status is Status.PAUSED
+    assert all(look.ended_at is not None for look in state.looks)
+    assert answer_of(controller(tmp_path, lab).run()) == (AnswerKind.COMMIT, (commit_id(7),))
 
 
 def test_a_full_disk_on_the_builder_is_not_a_bad_commit(tmp_path: Path) -> None:
