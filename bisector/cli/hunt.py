@@ -30,7 +30,7 @@ EXIT_INTERRUPTED = 130
 INTERRUPTED = "interrupted from the terminal"
 
 RETRY_PAUSE_S = 30.0
-"""After trouble of a machine or the builder; two minutes after the second in a row, and the third pauses the session."""
+"""After trouble of a machine or the builder; four times that after the second in a row, and the third is the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -146,13 +146,13 @@ class BoxHunt:
                 self.folder,
                 recipe,
                 builder=BoxBuilder(self.folder / "kernels", self.commits, self.dead),
-                machines={part.name: MeasuringMachine(self._machine(part), runner) for part in recipe.machines},
+                machines={part.name: MeasuringMachine(self.machine(part), runner) for part in recipe.machines},
                 higher_is_better=True,
                 observer=Onlooker(self.on_event),
                 stop=self.stop,
             ).run()
 
-    def _machine(self, part: object) -> PhysicalMachine:
+    def machine(self, part: object) -> PhysicalMachine:
         assert isinstance(part, SshMachine)
         folder = self.folder / "machines" / part.name
         if self.one_shot_proven:

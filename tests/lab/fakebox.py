@@ -14,7 +14,6 @@ import select
 import shlex
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import threading
@@ -35,7 +34,7 @@ DEFAULT_RELEASE = "6.1.0-37-amd64"
 DEFAULT_BUILD_ID = "d0" * 20
 UUID = "0a1b2c3d-0000-4000-8000-000000000001"
 
-MISSING = [name for name in ("unshare", "grub-editenv", "setpriv") if shutil.which(name) is None]
+MISSING = [name for name in ("unshare", "nsenter", "grub-editenv", "setpriv") if shutil.which(name) is None]
 USABLE = SSHD is not None and os.getuid() == 0 and not MISSING
 WHY_NOT = "needs root, sshd (openssh-server), grub-editenv (grub-common) and unshare"
 
@@ -100,6 +99,15 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def listens(pid: int, port: int) -> bool:
+    """Does anybody listen on this port in the process's network namespace? Asked of the kernel: no connection made."""
+    try:
+        lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
+    except OSError:
+        return False
+    return any(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A" for line in lines)
+
+
 def gnu_note(build_id: str) -> bytes:
     content = bytes.fromhex(build_id)
     return struct.pack("<III", 4, len(content), 3) + b"GNU\0" + content
@@ -145,13 +153,15 @@ class FakeBox:
     boots: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     loader: Loader | None = None
+    namespace: str = ""  # of the network, by its name under /run/netns; the default one if empty
+    address: str = "127.0.0.1"
     on_order: Callable[[str], None] = lambda word: None  # told each order before it is carried out
 
     def __post_init__(self) -> None:
         for name in ("boot/grub", "boot/bisector", "proc", "bin", "var", "tmp", "probe"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
         (self.root / "tmp").chmod(0o1777)
-        self.port = free_port()
+        self.port = 22 if self.namespace else free_port()
         self.host_public = make_key(self.root / "host_key")
         (self.root / "authorized_keys").write_text(make_key(self.root / "user_key") + "\n")
         for name, body in _SCRIPTS.items():
@@ -188,7 +198,7 @@ class FakeBox:
         entry: dict[str, Any] = {
             "kind": "ssh",
             "name": self.name,
-            "host": "127.0.0.1",
+            "host": self.address,
             "port": self.port,
             "key": str(self.root / "user_key"),
             "host_key": (self.host_public,),
@@ -228,11 +238,8 @@ class FakeBox:
         wait_until(self.answers)
 
     def answers(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-        except OSError:
-            return False
-        return True
+        process = self._process
+        return process is not None and listens(process.pid, self.port)
 
     def close(self) -> None:
         self.order("stop")
@@ -327,7 +334,7 @@ class FakeBox:
         config = self.root / "sshd_config"
         lines = (
             f"Port {self.port}",
-            "ListenAddress 127.0.0.1",
+            f"ListenAddress {self.address}",
             "HostKey /mnt/host_key",
             "AuthorizedKeysFile /mnt/authorized_keys",
             "PidFile none",
@@ -342,7 +349,8 @@ class FakeBox:
         )
         config.write_text("\n".join(lines) + "\n")
         Path("/run/sshd").mkdir(exist_ok=True, mode=0o755)
-        command = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child=SIGKILL", "--"]
+        inside = ["nsenter", f"--net=/run/netns/{self.namespace}", "--"] if self.namespace else []
+        command = [*inside, "unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child=SIGKILL", "--"]
         with (self.root / "sshd.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "sh", "-c", _INIT, "init", str(self.root), SSHD], stdin=subprocess.DEVNULL, stderr=log
@@ -389,8 +397,15 @@ class FakeBox:
 
 
 @contextlib.contextmanager
-def running_box(root: Path, name: str = "box1", loader: Loader | None = None) -> Iterator[FakeBox]:
-    box = FakeBox(root, name, loader=loader)
+def running_box(
+    root: Path,
+    name: str = "box1",
+    loader: Loader | None = None,
+    *,
+    namespace: str = "",
+    address: str = "127.0.0.1",
+) -> Iterator[FakeBox]:
+    box = FakeBox(root, name, loader=loader, namespace=namespace, address=address)
     try:
         box.start()
         yield box

@@ -55,6 +55,8 @@ class Sshd:
     folder: Path
     port: int = field(default_factory=free_port)
     path: str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    namespace: str = ""
+    address: str = "127.0.0.1"
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -67,7 +69,7 @@ class Sshd:
     def target(self) -> Target:
         return Target(
             name="lab-1",
-            host="127.0.0.1",
+            host=self.address,
             port=self.port,
             user=pwd.getpwuid(os.getuid()).pw_name,
             key=self.folder / "user_key",
@@ -80,7 +82,7 @@ class Sshd:
         config = self.folder / "sshd_config"
         lines = (
             f"Port {self.port}",
-            "ListenAddress 127.0.0.1",
+            f"ListenAddress {self.address}",
             f"HostKey {self.folder}/host_key",
             f"AuthorizedKeysFile {self.folder}/authorized_keys",
             f"PidFile {self.folder}/pid",
@@ -95,14 +97,15 @@ class Sshd:
         )
         config.write_text("\n".join(lines) + "\n")
         assert SSHD is not None
+        inside = ["nsenter", f"--net=/run/netns/{self.namespace}", "--"] if self.namespace else []
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [SSHD, "-D", "-e", "-f", str(config)], stderr=log, stdin=subprocess.DEVNULL
+                [*inside, SSHD, "-D", "-e", "-f", str(config)], stderr=log, stdin=subprocess.DEVNULL
             )
         until = time.monotonic() + 10
         while True:
             try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                socket.create_connection((self.address, self.port), timeout=1).close()
             except OSError:
                 assert self._process.poll() is None, (self.folder / "log").read_text()
                 assert time.monotonic() < until, "sshd does not listen"
