@@ -1,11 +1,12 @@
 """`bisector lab`: the machines of the machines file, looked at one by one."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from bisector.lab.lease import Holding, force_release, look
+from bisector.lab.lease import Holding, force_release, look, this_controller
 from bisector.lab.survey import Finding, Grade, Survey
+from bisector.lab.terminal import Visit
 from bisector.model.errors import UsageError
 from bisector.recipe.lab import lab_path, load_lab
 from bisector.recipe.machines import EmbeddedMachine, SshMachine
@@ -52,6 +53,15 @@ def facts(name: str, file: Path | None, *, as_json: bool) -> str:
         return json.dumps(told)
     width = max(map(len, told))
     return "\n".join(f"{key.ljust(width)}  {value}" for key, value in told.items())
+
+
+def visit(name: str, file: Path | None, command: Sequence[str], say: Callable[[str], None]) -> int:
+    """A person's session on a machine, or a command's, under the lease; its exit code. Raises MachineError."""
+    session = Visit(_machine(name, file), holder=this_controller())
+    with session.leased() as taken_over:
+        if taken_over is not None:
+            say(f"{name} was left by {taken_over.holder}, session {taken_over.session}: it may run a test kernel")
+        return session.interact(command)
 
 
 def release(name: str, file: Path | None, *, force: bool) -> str:

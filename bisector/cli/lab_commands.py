@@ -113,6 +113,26 @@ def attach(as_json: bool, **typed: Any) -> int:
     return labs.EXIT_UNFIT if done.entry is None else 0
 
 
+@lab.command(
+    short_help="Open a session on a machine that no hunt disturbs.", context_settings={"ignore_unknown_options": True}
+)
+@click.argument("machine")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@_FILE
+def shell(machine: str, command: tuple[str, ...], file: Path | None) -> int:
+    """Open a session on a machine, or run a command there, under the lease: no hunt takes the machine meanwhile.
+
+    Ends with the exit code of the session. The lease is given back at its end.
+
+    \b
+    Example:  bisector lab shell box1
+              bisector lab shell box1 -- dmesg | less
+    """
+    from bisector.cli import lab as labs
+
+    return labs.visit(machine, file, command, lambda text: click.echo(text, err=True))
+
+
 @lab.command(short_help="Remove the lease that a dead controller left.")
 @click.argument("machine")
 @click.option("--force", is_flag=True, help="Also if its controller may be alive: it stops at its next step.")

@@ -5,7 +5,10 @@ seconds are computed there. It needs nothing but a shell and a filesystem: a cla
 made by a hard link, which fails if somebody else made that generation first.
 """
 
+import getpass
+import os
 import secrets
+import socket
 from dataclasses import dataclass
 from typing import Literal
 
@@ -139,6 +142,15 @@ class Lease:
 def new_token() -> str:
     """A name for a controller's claims that nobody else has."""
     return secrets.token_hex(8)
+
+
+def this_controller() -> str:
+    """Who we are, for whoever finds a machine leased: the user and this computer."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
 
 
 def look(root: Root, folder: str) -> Holding:

@@ -1,8 +1,5 @@
 """A physical lab machine over SSH: leased, rebooted into one kernel after the other, returned to its default."""
 
-import getpass
-import os
-import socket
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +10,7 @@ from bisector.lab.boot.method import MARK
 from bisector.lab.bringup import BringUp
 from bisector.lab.console import ConsoleFile, ConsoleText
 from bisector.lab.jobs import Jobs
-from bisector.lab.lease import Lease, new_token
+from bisector.lab.lease import Lease, new_token, this_controller
 from bisector.lab.process import GuestProcess, end_left_over
 from bisector.lab.reboot import OnWait, Rebooter, Running, UnreachableError, running_now
 from bisector.lab.root import Root
@@ -48,7 +45,7 @@ class PhysicalMachine:
             self._root,
             config.lease_folder,
             token=self._token(),
-            holder=f"{_this_user()}@{socket.gethostname()}",
+            holder=this_controller(),
             session=session,
             length_s=config.lease_h * 3600,
         )
@@ -287,10 +284,3 @@ class PhysicalMachine:
 
     def _kernel(self) -> str:
         return "The kernel" if self._image is None else f"The kernel of {self._image.commit[:12]}"
-
-
-def _this_user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
