@@ -205,7 +205,7 @@ class PhysicalMachine:
                 details=said,
                 resolution="Bring it up, then resume.",
             )
-        return self._rebooter.cut_power(None, on_wait, [said]).running
+        return self._rebooter.find(on_wait, [said])
 
     def _console_text(self) -> ConsoleText | None:
         return None if self._console is None else self._console.poll()

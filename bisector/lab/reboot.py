@@ -112,6 +112,17 @@ class Rebooter:
                 break
         return self.cut_power(old.boot_id, on_wait, tried)
 
+    def find(self, on_wait: OnWait, tried: list[str]) -> Running:
+        """What runs on a machine that did not answer just now. Raises as `reboot` does.
+
+        It may be booting, as after a controller that was killed meanwhile, so its power is cut only if it stays silent.
+        """
+        try:
+            return self._wait(None, on_wait)
+        except _SilentError:
+            tried = [*tried, f"no answer within {self._machine.boot_timeout_s:.0f} s"]
+        return self.cut_power(None, on_wait, tried).running
+
     def cut_power(self, old_boot_id: str | None, on_wait: OnWait, tried: list[str]) -> Arrival:
         """The last means, when no other helped (`tried`). Raises UnreachableError."""
         power = self._machine.power
