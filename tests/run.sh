@@ -5,7 +5,7 @@ set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 . "$root/recipes/demo/setup.sh"
-ensure_packages "python3-venv $LAB_PACKAGES $KERNEL_PACKAGES openssh-server openssh-client iproute2 grub-common \
+ensure_packages "python3-venv $LAB_PACKAGES $KERNEL_PACKAGES openssh-server openssh-client iproute2 grub-common grub2-common grub-pc-bin \
     ovmf mtools parted e2fsprogs systemd-boot-efi libsystemd-shared ccache zstd lz4 lzop"
 ensure_venv "$root" "[test]"
 bin="$root/.venv/bin"

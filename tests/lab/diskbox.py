@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from lab.machines import free_port, wait_until
 
+from bisector.lab.counter import counter_khz
 from bisector.lab.initramfs import Entry, libraries
 from bisector.lab.initramfs import _entries as embedded_user_space
 from bisector.lab.keys import SessionKeys, session_keys
@@ -30,8 +31,7 @@ from bisector.recipe.machines import SshMachine
 PATIENT = Limits(connect_s=5, banner_s=10, auth_s=60, channel_s=60)
 """Key exchange is slow under emulation on a busy host."""
 
-CMDLINE = "console=ttyS0 nokaslr random.trust_cpu=on tsc=reliable"
-"""What any kernel needs here to say what it does and to answer soon."""
+_CMDLINE = "console=ttyS0 nokaslr random.trust_cpu=on tsc=reliable"
 
 
 def program(place: str, source: Path | str) -> list[Entry]:
@@ -102,6 +102,12 @@ class DiskBox:
         self._switch = threading.Lock()
         self._supply = threading.Thread(target=self._watch, daemon=True)
         self._fault: BaseException | None = None
+
+    @property
+    def cmdline(self) -> str:
+        """What any kernel needs here to say what it does, to answer soon, and to know the time on a busy host."""
+        khz = counter_khz() if self.clock == "wall" else None
+        return _CMDLINE if khz is None else f"{_CMDLINE} tsc_early_khz={khz}"
 
     @property
     def console(self) -> Path:

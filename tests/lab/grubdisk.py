@@ -8,12 +8,13 @@ import os
 import shutil
 import struct
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from lab.diskbox import CMDLINE, DiskBox, program, text, user_space, write_folder
+from lab.diskbox import DiskBox, program, text, user_space, write_folder
 
 from bisector.lab.programs import Program
+from bisector.model.kernel import KernelImage
 
 UUID = "0a1b2c3d-0000-4000-8000-0000000000b1"
 DEFAULT = "gnulinux-simple"
@@ -66,14 +67,6 @@ exec </dev/console >/dev/console 2>&1
 """
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """A kernel of the distribution, as far as this machine knows."""
-
-    path: Path
-    release: str
-
-
 def missing() -> list[str]:
     """Packages without which there is no such disk."""
     lacking = {one.package for one in PROGRAMS if one.find() is None}
@@ -81,10 +74,10 @@ def missing() -> list[str]:
 
 
 def make_grub_box(
-    root: Path, default: Kernel, *, name: str = "grub1", size_mib: int = 64, **changes: object
+    root: Path, default: KernelImage, *, name: str = "grub1", size_mib: int = 96, **changes: Any
 ) -> DiskBox:
     """A machine, not yet switched on, whose disk was just made and whose default kernel is `default`."""
-    box = DiskBox(root, root / "disk.img", {"method": "grub", "panic_s": 1}, name=name, **changes)  # type: ignore[arg-type]
+    box = DiskBox(root, root / "disk.img", {"method": "grub", "panic_s": 1}, name=name, **changes)
     folder = root / "files"
     _files(folder, box, default)
     make_disk(box.disk, folder, size_mib=size_mib)
@@ -92,7 +85,7 @@ def make_grub_box(
     return box
 
 
-def _files(folder: Path, box: DiskBox, default: Kernel) -> None:
+def _files(folder: Path, box: DiskBox, default: KernelImage) -> None:
     entries = user_space(box.keys)
     init = entries["init"].content.decode().partition("\n")[2]
     grub = [program(f"usr/bin/{tool}", f"/usr/bin/{tool}") for tool in ("grub-editenv", "grub-mkrelpath")]
@@ -100,6 +93,7 @@ def _files(folder: Path, box: DiskBox, default: Kernel) -> None:
     for entry in (
         text("init", _INIT_HEAD + init, 0o755),
         text("etc/inittab", _INITTAB),
+        text("sbin/hang", "#!/bin/sh\nexec sleep 1000000\n", 0o755),
         text("etc/fstab", f"UUID={UUID} / ext4 defaults 0 1\n"),
         *(entry for found in grub for entry in found),
         *program("usr/share/grub/grub-mkconfig_lib", "/usr/share/grub/grub-mkconfig_lib"),
@@ -110,7 +104,7 @@ def _files(folder: Path, box: DiskBox, default: Kernel) -> None:
     shutil.copytree(_PC, boot / "i386-pc", ignore=shutil.ignore_patterns("*.img"))
     shutil.copy2(default.path, folder / "boot" / f"vmlinuz-{default.release}")
     custom = subprocess.run(["sh", "/etc/grub.d/41_custom"], capture_output=True, text=True, check=True).stdout
-    values = {"uuid": UUID, "release": default.release, "cmdline": CMDLINE}
+    values = {"uuid": UUID, "release": default.release, "cmdline": box.cmdline}
     (boot / "grub.cfg").write_text(_GRUB_CFG % values + custom)
     environment = str(boot / "grubenv")
     subprocess.run(["grub-editenv", environment, "create"], check=True)

@@ -220,3 +220,20 @@ def real_kernel() -> KernelImage:
     """A kernel that a demonstration built (see tests/real.py)."""
     folder, facts = real.built_kernels()[0]
     return replace(image_at(folder / "bzImage"), release=facts["release"], build_id=facts["build_id"])
+
+
+def disk_kernels() -> dict[str, KernelImage]:
+    """The demonstration's kernels that can boot from a disk, by commit."""
+    found = {
+        facts["commit"]: replace(
+            image_at(folder / "bzImage"),
+            commit=facts["commit"],
+            key=facts["commit"],
+            release=facts["release"],
+            build_id=facts["build_id"],
+        )
+        for folder, facts in real.built_kernels()
+        if "CONFIG_EXT4_FS=y" in (folder / "config").read_text().splitlines()
+    }
+    assert len(found) >= 4, "the demonstration's kernels are of an older edition; make it anew"
+    return found
