@@ -220,5 +220,6 @@ class DiskBox:
         argv += ["-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{self.port}-:22"]
         argv += ["-device", "virtio-net-pci,netdev=net,romfile="]
         if self.clock == "instructions":
-            argv += ["-icount", "shift=2,align=off,sleep=on"]
+            # Slow, as machines go: whatever only waits while it boots costs few instructions then.
+            argv += ["-icount", "shift=6,align=off,sleep=on"]
         return argv

@@ -18,6 +18,9 @@ from bisector.model.kernel import KernelImage
 
 UUID = "0a1b2c3d-0000-4000-8000-0000000000b1"
 DEFAULT = "gnulinux-simple"
+UNTOUCHED = {"saved_entry": DEFAULT}
+"""GRUB's environment while nobody has set a next boot."""
+
 SECTOR, PARTITION_SECTOR = 512, 2048
 
 _PC = Path("/usr/lib/grub/i386-pc")
@@ -83,6 +86,12 @@ def make_grub_box(
     make_disk(box.disk, folder, size_mib=size_mib)
     shutil.rmtree(folder)
     return box
+
+
+def environment(box: DiskBox) -> dict[str, str]:
+    """GRUB's. What it clears it leaves empty."""
+    pairs = (line.partition("=") for line in box.run("grub-editenv - list").splitlines())
+    return {key: value for key, _, value in pairs if value}
 
 
 def _files(folder: Path, box: DiskBox, default: KernelImage) -> None:

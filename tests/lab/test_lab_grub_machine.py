@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import real
 from lab.diskbox import PATIENT, DiskBox
-from lab.grubdisk import DEFAULT, make_grub_box, missing
+from lab.grubdisk import UNTOUCHED, environment, make_grub_box, missing
 from lab.machines import disk_kernels, wait_until
 
 from bisector.lab.boot.method import OneShotError
@@ -50,15 +50,6 @@ def switched_on(default: KernelImage, tmp_path_factory: pytest.TempPathFactory) 
         yield box
     finally:
         box.close()
-
-
-def environment(box: DiskBox) -> dict[str, str]:
-    """GRUB's. What it clears it leaves empty."""
-    pairs = (line.partition("=") for line in box.run("grub-editenv - list").splitlines())
-    return {key: value for key, _, value in pairs if value}
-
-
-UNTOUCHED = {"saved_entry": DEFAULT}
 
 
 @contextmanager
