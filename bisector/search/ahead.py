@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 from bisector.model.outcome import Purpose
 from bisector.search.belief import Belief, Levels
 from bisector.search.classes import split_classes
-from bisector.search.engine import Situation, decide, situation
+from bisector.search.engine import decide
 from bisector.search.gate import FIRST_RUNS
 from bisector.search.graph import Graph
 from bisector.search.plan import next_look, testable
+from bisector.search.situation import Situation, situation
 from bisector.search.types import Costs, Evidence, Finding, Look, Options
 
 WORTH_A_BUILD = 0.02

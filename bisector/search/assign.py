@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from bisector.model.outcome import Purpose
-from bisector.search.engine import Situation, decide, situation
+from bisector.search.engine import decide
 from bisector.search.graph import Graph
+from bisector.search.situation import Situation, situation
 from bisector.search.types import Costs, Evidence, Finding, Look, Options, Pending, Wait
 
 

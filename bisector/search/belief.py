@@ -30,8 +30,8 @@ BOOT_SD_GRID = np.array([0.15, 0.3, 0.5, 0.75, 1.1, 1.6, 2.5, 4.0, 6.5, 10.5]) /
 BOOT_SD_LOG_SD = 0.8
 # A kernel's own constant offset (code and data layout), in percent: boots do not average it away. Usually 0.3 %;
 # a lab where it is 1 % shows it by kernels that scatter more than their boots, and is then believed.
-LAYOUT_SDS_PERCENT = (0.3, 1.0)
-LAYOUT_PRIOR = (0.85, 0.15)
+LAYOUT_SDS_PERCENT = (0.05, 0.3, 1.0)
+LAYOUT_PRIOR = (0.4, 0.45, 0.15)
 DRIFT_ROUNDS = 3
 
 

@@ -1,8 +1,5 @@
 """The next step of a hunt as a function of what is known: gate, search, audit, finding. Same evidence, same step."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
 import numpy as np
 
 from bisector.model.outcome import AnswerKind, Purpose
@@ -10,12 +7,12 @@ from bisector.search import audit as audits
 from bisector.search import gate as gates
 from bisector.search import say
 from bisector.search.audit import Audit, AuditVerdict
-from bisector.search.belief import Belief, believe
+from bisector.search.belief import Belief
 from bisector.search.gate import Gate, GateVerdict
 from bisector.search.graph import Graph
-from bisector.search.noise import Readings, read
 from bisector.search.pending import gate_covered
-from bisector.search.plan import next_look, splits, splitting, testable
+from bisector.search.plan import boots_for_all, next_look, splits, splitting, testable
+from bisector.search.situation import Situation, situation, spent
 from bisector.search.stall import STALL_BOOTS, learned_nothing, slope_of
 from bisector.search.types import Costs, Evidence, Finding, Look, Options, Wait
 from bisector.search.verdict import level_against_good
@@ -23,6 +20,10 @@ from bisector.search.verdict import level_against_good
 # A boot of known side at least this often, so that a drift of the lab is seen; source: invented labs at 1 %/h.
 REFERENCE_EVERY_S = 45 * 60.0
 SETTLED = 0.02
+# The ends' own difference, in standard errors, below which they are booted again. A gate that was passed by luck shows
+# twice the true difference, and with later boots the levels run into each other: 3 of 60 hunts at 2 % then ended with
+# all commits possible, none with this.
+KEPT_T = 3.0
 # An audit begins here: its boots are as good for the search as any others by now, so nothing is lost by making them
 # as fresh pairs. It goes on while the accused keeps the smaller one, so that one odd boot does not stop it.
 ACCUSED = 0.8
@@ -31,38 +32,6 @@ STILL_ACCUSED = 0.6
 SET_BOOTS = 4
 # Bits that a look must be expected to tell beyond those under way elsewhere; else the machine waits for them.
 WORTH_BESIDE = 0.01
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Situation:
-    """Everything that is worked out from the evidence before a step is chosen; `machine` is the one that asks."""
-
-    graph: Graph
-    evidence: Evidence
-    options: Options
-    readings: Readings
-    gate: Gate
-    belief: Belief
-    searching: bool
-    machine: int = 0
-
-
-def situation(graph: Graph, evidence: Evidence, options: Options) -> Situation:
-    """Return what the evidence says. Raises ValueError for boots without values or commits outside the graph."""
-    _check(graph, evidence)
-    readings = read(evidence.boots, options, graph.good)
-    # Once a boot was made for something else the gate has been passed; a later wobble does not close it again.
-    searching = any(boot.purpose is not Purpose.GATE for boot in evidence.boots)
-    gate = gates.judge(readings, (graph.good, graph.bad), options, spent=_spent(evidence, options))
-    return Situation(
-        graph=graph,
-        evidence=evidence,
-        options=options,
-        readings=readings,
-        gate=gate,
-        belief=believe(graph, evidence, readings),
-        searching=searching or gate.verdict is GateVerdict.DIFFERENT,
-    )
 
 
 def propose(graph: Graph, evidence: Evidence, costs: Costs, options: Options) -> Look | Finding:
@@ -85,31 +54,13 @@ def decide(now: Situation, costs: Costs) -> Look | Wait | Finding:
         return _gate_step(now, costs)
     return (
         _answer(now, costs)
-        or _ended(now)
+        or _ended(now, costs)
         or _booked_out(now)
         or _own_ends(now, costs)
+        or _ends_again(now, costs)
         or _reference(now, costs)
         or _search_step(now, costs)
     )
-
-
-def _check(graph: Graph, evidence: Evidence) -> None:
-    named: Iterable[int] = (
-        *(boot.commit for boot in evidence.boots),
-        *evidence.built,
-        *evidence.skipped,
-        *evidence.signatures,
-        *evidence.marked_good,
-        *evidence.marked_bad,
-    )
-    outside = [commit for commit in named if not 0 <= commit < len(graph)]
-    if outside:
-        raise ValueError(f"the evidence names commit {outside[0]}, the graph has {len(graph)}")
-
-
-def _spent(evidence: Evidence, options: Options) -> bool:
-    over_time = options.budget_s is not None and evidence.now_s >= options.budget_s
-    return over_time or len(evidence.boots) >= options.max_boots
 
 
 def _dead_end(now: Situation) -> Finding | None:
@@ -135,18 +86,10 @@ def _booked_out(now: Situation) -> Wait | None:
 
 
 def _gate_step(now: Situation, costs: Costs) -> Look | Wait | Finding:
-    gate, ends = now.gate, (now.graph.good, now.graph.bad)
-    runs = gates.next_runs(gate, now.readings, now.options, costs)
+    gate = now.gate
     if gate.verdict is GateVerdict.OPEN:
-        booked_out = _booked_out(now)
-        if booked_out is not None:
-            return booked_out
-        left = float(gates.pairs_left(gate, now.readings, now.options, np.array(runs))) if gate.pairs else np.inf
-        if gate_covered(now.evidence, ends, now.machine, pairs_left=left):
-            return Wait(reason=say.GATE_COVERED)
-        end = gates.next_end(now.evidence, ends, now.machine)
-        reason = say.gate_look(gate, now.readings, end_name="good" if end == ends[0] else "bad")
-        return Look(commit=end, runs=runs, purpose=Purpose.GATE, reason=reason)
+        return _booked_out(now) or _end_look(now, costs) or Wait(reason=say.GATE_COVERED)
+    runs = gates.next_runs(gate, now.readings, now.options, costs)
     needed = gates.boots_needed(gate, now.readings, now.options, runs)
     reason = say.not_reproduced(gate, now.readings, now.options, needed=needed, runs=runs)
     return Finding(kind=AnswerKind.NOT_REPRODUCED, commits=(), probability=_probability_of_none(gate), reason=reason)
@@ -166,6 +109,27 @@ def _own_ends(now: Situation, costs: Costs) -> Look | None:
     end = gates.next_end(now.evidence, (now.graph.good, now.graph.bad), now.machine)
     runs = audits.next_runs(now.readings, now.belief, costs)
     return Look(commit=end, runs=runs, purpose=Purpose.GATE, reason=say.OWN_LEVELS)
+
+
+def _ends_again(now: Situation, costs: Costs) -> Look | None:
+    """A boot of an end when the ends' own difference is not clear any more: all else is measured against it."""
+    tried_enough = now.gate.pairs >= now.options.max_gate_pairs
+    if {now.graph.good, now.graph.bad} & now.evidence.skipped or tried_enough or abs(now.gate.t) >= KEPT_T:
+        return None
+    return _end_look(now, costs)
+
+
+def _end_look(now: Situation, costs: Costs) -> Look | None:
+    """The next boot of the ends in turn, or None when those under way should be enough."""
+    gate, ends = now.gate, (now.graph.good, now.graph.bad)
+    runs = gates.next_runs(gate, now.readings, now.options, costs)
+    left = float(gates.pairs_left(gate, now.readings, now.options, np.array(runs))) if gate.pairs else np.inf
+    if gate_covered(now.evidence, ends, now.machine, pairs_left=left):
+        return None
+    end = gates.next_end(now.evidence, ends, now.machine)
+    name = "good" if end == ends[0] else "bad"
+    reason = say.gate_look(gate, now.readings, end_name=name, searching=now.searching)
+    return Look(commit=end, runs=runs, purpose=Purpose.GATE, reason=reason)
 
 
 def _answer(now: Situation, costs: Costs) -> Look | Finding | None:
@@ -193,7 +157,7 @@ def _name_set(now: Situation, costs: Costs, members: list[int]) -> Look | Findin
     """
     reason = say.inseparable(len(members), sum(one in now.evidence.skipped for one in members))
     sides = set_sides(now, members)
-    if not now.options.audit or sides is None or _spent(now.evidence, now.options):
+    if not now.options.audit or sides is None or spent(now.evidence, now.options):
         return _set(now, members, reason)
     audit = audits.judge(now.evidence, now.readings, now.belief, *sides)
     proven = audit.verdict is AuditVerdict.CONFIRMED
@@ -270,8 +234,10 @@ def _accuse(now: Situation, costs: Costs, accused: int, mass: float, audit: Audi
     if audit.verdict in (AuditVerdict.REFUTED, AuditVerdict.UNDECIDED):
         if not sure:
             return None
-        return _set(now, _range_around(now, accused), say.refuted(now.readings, _ends(now)[0], audit))
-    if _spent(now.evidence, now.options):
+        return _set(
+            now, _range_around(now, accused), say.refuted(now.readings, _ends(now)[0], audit) + _outlook(now, costs)
+        )
+    if spent(now.evidence, now.options):
         unproven = _range_around(now, accused, believe_marks=True)
         return _set(now, unproven, say.spent(now.evidence, now.options, "the audit was not finished"))
     if audit.verdict is AuditVerdict.CONFIRMED:
@@ -326,20 +292,34 @@ def _range_around(now: Situation, accused: int, *, believe_marks: bool = False) 
     return [int(commit) for commit in np.flatnonzero(inside)]
 
 
-def _ended(now: Situation) -> Finding | None:
+def _ended(now: Situation, costs: Costs) -> Finding | None:
     """The ends without a name: the budget is gone, or forty boots taught nothing."""
-    if _spent(now.evidence, now.options):
+    if spent(now.evidence, now.options):
         chosen = credible(now.belief, now.options.confidence)
-        return _set(now, chosen, say.spent(now.evidence, now.options, f"{len(chosen)} commits remain possible"))
+        state = f"{len(chosen)} commits remain possible"
+        return _set(now, chosen, say.spent(now.evidence, now.options, state) + _outlook(now, costs))
     if not learned_nothing(now.graph, now.evidence, now.options, now.belief, boots=STALL_BOOTS):
         return None
     slope = slope_of(now.graph, now.readings, now.belief)
     if slope is not None:
         return _set(now, list(slope.suspects), say.gradual(len(slope.booted), STALL_BOOTS))
-    # A search may just be short of precision: it gets twice the time.
+    # A search may just be short of precision: it gets twice the time, and thrice if the budget could still do it.
     if not learned_nothing(now.graph, now.evidence, now.options, now.belief, boots=2 * STALL_BOOTS):
         return None
-    return _set(now, credible(now.belief, now.options.confidence), say.stalled(2 * STALL_BOOTS))
+    stalled = 3 * STALL_BOOTS
+    if not learned_nothing(now.graph, now.evidence, now.options, now.belief, boots=stalled):
+        best = next_look(now.graph, now.evidence, now.readings, now.belief, costs)
+        if best is not None and boots_for_all(now.belief, best) + len(now.evidence.boots) < now.options.max_boots:
+            return None
+        stalled = 2 * STALL_BOOTS
+    chosen = credible(now.belief, now.options.confidence)
+    return _set(now, chosen, say.stalled(stalled) + _outlook(now, costs))
+
+
+def _outlook(now: Situation, costs: Costs) -> str:
+    """What it would take from here, to be put behind a reason."""
+    best = next_look(now.graph, now.evidence, now.readings, now.belief, costs)
+    return "" if best is None else say.outlook(now.readings, now.belief, best)
 
 
 def credible(belief: Belief, confidence: float) -> list[int]:

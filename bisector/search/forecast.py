@@ -5,10 +5,11 @@ import numpy as np
 from bisector.model.outcome import Purpose
 from bisector.search import gate as gates
 from bisector.search.audit import FEWEST_PAIRS, judge
-from bisector.search.engine import Situation, audit_of, set_sides, situation
+from bisector.search.engine import audit_of, set_sides
 from bisector.search.gate import FIRST_PAIRS
 from bisector.search.graph import Graph
 from bisector.search.plan import information
+from bisector.search.situation import Situation, situation
 from bisector.search.types import Assessment, Evidence, Options
 from bisector.search.verdict import verdicts
 

@@ -40,6 +40,11 @@ class Proposal:
     cost_s: float
 
 
+def boots_for_all(belief: Belief, best: Proposal) -> float:
+    """Return about how many boots it takes to tell everything, if each look tells what the best one does now."""
+    return belief.entropy_bits / best.bits * best.boots
+
+
 def binary_entropy(q: Floats) -> Floats:
     """Return the entropy of a coin in bits, 0 at both ends."""
     p = np.clip(q, 1e-12, 1 - 1e-12)
@@ -127,7 +132,7 @@ def pending_shifts(evidence: Evidence, readings: Readings, belief: Belief) -> di
     commits = np.array(sorted({look.commit for look in evidence.pending}), dtype=np.int64)
     known = _precisions(commits, readings, belief)
     more = _pending_precisions(commits, evidence, readings, belief)
-    apart = _useful_precision(known + more, belief) - _useful_precision(known, belief)
+    apart = _useful_precision(known + more, belief, 0.0) - _useful_precision(known, belief, 0.0)
     return {int(commit): abs(belief.delta) * float(np.sqrt(one)) for commit, one in zip(commits, apart, strict=True)}
 
 
@@ -211,8 +216,9 @@ def _best(
     known = _precisions(commits, readings, belief) + _pending_precisions(commits, evidence, readings, belief)
     runs, boots = (grid.ravel() for grid in np.meshgrid(RUNS, BOOTS, indexing="ij"))
     variance = belief.boot_variance + readings.run_variance(runs)
-    before = _useful_precision(known, belief)[:, None]
-    after = _useful_precision(known[:, None] + boots / variance, belief)
+    doubt = _threshold_variance(evidence, readings, belief)
+    before = _useful_precision(known, belief, doubt)[:, None]
+    after = _useful_precision(known[:, None] + boots / variance, belief, doubt)
     apart = np.abs(belief.delta) * np.sqrt(np.maximum(0.0, after - before))
     bits = expected_information(after_pending, chance, apart)
     # Where a build costs a hundred boots and more, what is next to nothing would always be the best for its seconds.
@@ -256,7 +262,16 @@ def _precisions(commits: Ints, readings: Readings, belief: Belief) -> Floats:
     return np.array([each[readings.commit == commit].sum() for commit in commits])
 
 
-def _useful_precision(precision: Floats, belief: Belief) -> Floats:
-    """What is left of a precision behind the layout offset: J(p) = p / (1 + s_c^2 p)."""
-    useful: Floats = precision / (1 + belief.layout_variance * precision)
+def _threshold_variance(evidence: Evidence, readings: Readings, belief: Belief) -> float:
+    """The variance of the midpoint of both levels: every booted commit tells of the side that it may be on."""
+    looked = np.array(belief.looked, dtype=np.int64)
+    known = _precisions(looked, readings, belief) + _pending_precisions(looked, evidence, readings, belief)
+    sides = np.stack([1 - belief.looked_bad, belief.looked_bad])
+    levels = np.maximum(sides @ _useful_precision(known, belief, 0.0), 1e-9)
+    return float((1 / levels).sum()) / 4
+
+
+def _useful_precision(precision: Floats, belief: Belief, doubt: float) -> Floats:
+    """What is left of a precision behind the layout offset and the doubt about the threshold: p / (1 + s^2 p)."""
+    useful: Floats = precision / (1 + (belief.layout_variance + doubt) * precision)
     return useful

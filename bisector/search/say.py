@@ -3,9 +3,10 @@
 import numpy as np
 
 from bisector.search.audit import Audit
+from bisector.search.belief import Belief
 from bisector.search.gate import FIRST_PAIRS, Gate, GateVerdict, clear_t
 from bisector.search.noise import Readings
-from bisector.search.plan import Proposal
+from bisector.search.plan import Proposal, boots_for_all
 from bisector.search.types import Evidence, Options
 
 SAME_IMAGE = "Both ends are one and the same kernel image: no change between them can be measured."
@@ -49,12 +50,14 @@ def end_untestable(name: str) -> str:
     )
 
 
-def gate_look(gate: Gate, readings: Readings, *, end_name: str) -> str:
-    """Return why an end is booted."""
+def gate_look(gate: Gate, readings: Readings, *, end_name: str, searching: bool) -> str:
+    """Return why an end is booted; in a search, why it is booted again."""
     boots = gate.good_boots + gate.bad_boots
     if gate.pairs == 0:
         return f"are the two ends different at all? Boot {boots + 1} of at least {2 * FIRST_PAIRS}, the {end_name} end"
     seen = f"the bad end shows {percent(readings.percent(gate.delta))} at {abs(gate.t):.1f} standard errors"
+    if searching:
+        return f"the {end_name} end again: all else is measured against the ends, and {seen} only"
     if gate.pairs < FIRST_PAIRS:
         return f"the {end_name} end, boot {boots + 1} of at least {2 * FIRST_PAIRS} at the ends: {seen} so far"
     return f"the {end_name} end once more: {seen}, {clear_t(gate.pairs):.1f} are wanted"
@@ -158,6 +161,18 @@ def spent(evidence: Evidence, options: Options, state: str) -> str:
     if len(evidence.boots) >= options.max_boots:
         return f"The budget of {options.max_boots} boots is spent: {state}."
     return f"The budget of {seconds(options.budget_s or np.inf)} is spent: {state}."
+
+
+def outlook(readings: Readings, belief: Belief, best: Proposal) -> str:
+    """Return what it would take to go on from here in this lab; begins with a space, to be put behind a reason."""
+    boots = boots_for_all(belief, best)
+    time = seconds(boots / best.boots * best.cost_s)
+    differ, scatter = percent(readings.percent(belief.delta)), float(np.sqrt(belief.boot_variance))
+    return (
+        f" The ends differ by {differ}; runs scatter by {readings.run_sd:.2g} %, boots by {scatter:.2g} %. At what the "
+        f"best next boot would tell, about {boots:.0f} more are needed ({time}). A quieter machine "
+        "or a benchmark in which the change shows more would save most of them."
+    )
 
 
 def gradual(between: int, boots: int) -> str:

@@ -7,10 +7,10 @@ import numpy as np
 
 from bisector.model.outcome import AnswerKind
 from bisector.search.assign import serve
-from bisector.search.engine import situation
 from bisector.search.fleet import DriveResult, drive_fleet
 from bisector.search.graph import Graph
 from bisector.search.rivals import RIVALS
+from bisector.search.situation import situation
 from bisector.search.types import Costs, Evidence, Finding, Look, Options, Wait
 from bisector.search.world import Lab, World, history
 

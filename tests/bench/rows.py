@@ -43,8 +43,8 @@ class Goal:
 class Row:
     """A world and its goals. `clean`: the model holds in it, so that claimed and true must agree.
 
-    With `says` at least that share of the hunts must end with this word in their reason within `within_boots`; with
-    `like` the mean time may be a tenth above that row's.
+    With `says` at least `share_saying` of the hunts must end with one of these words in their reason within
+    `within_boots`; with `like` the mean time may be a tenth above that row's.
     """
 
     world: World
@@ -52,17 +52,23 @@ class Row:
     floor: Goal = Goal()
     reach: Goal | None = None
     clean: bool = False
-    says: str = ""
-    within_boots: int = 0
+    says: tuple[str, ...] = ()
+    share_saying: float = 0.9
+    within_boots: float = float("inf")
     like: str = ""
 
     def unsaid(self, trials: Sequence[Trial]) -> list[str]:
         """Return what these trials' reasons lack."""
         if not self.says:
             return []
-        said = [self.says in trial.result.reason and trial.result.boots <= self.within_boots for trial in trials]
+        said = [
+            any(word in trial.result.reason for word in self.says) and trial.result.boots <= self.within_boots
+            for trial in trials
+        ]
         share = sum(said) / len(said)
-        return [f"says {self.says!r} within {self.within_boots} boots: {100 * share:.0f} %"] if share < 0.9 else []
+        if share >= self.share_saying:
+            return []
+        return [f"says {' or '.join(map(repr, self.says))} within {self.within_boots:g} boots: {100 * share:.0f} %"]
 
 
 ROWS = {
@@ -120,8 +126,14 @@ ROWS = {
     "layout-1": Row(world=World(layout_sd_percent=1.0), floor=Goal(correct=0.92, wrong=0.06), reach=Goal(wrong=0.01)),
     "outliers-10": Row(world=World(outliers=0.1), floor=Goal(correct=0.98, wrong=0.01)),
     "bimodal": Row(world=World(second_mode=0.3), floor=Goal(correct=0.87, wrong=0.02), reach=Goal(correct=0.95)),
-    "gradual-20": Row(world=World(gradual=20), says="gradual", within_boots=120),
-    "n1000-1": Row(world=World(effect_percent=1), floor=Goal(wrong=0.02)),
+    "gradual-20": Row(world=World(gradual=20), says=("gradual",), within_boots=120),
+    # What it would take is said by all but those in whose boots a slope or no effect at all shows by chance.
+    "n1000-1": Row(
+        world=World(effect_percent=1),
+        floor=Goal(wrong=0.02),
+        says=("would show the smallest effect", "more are needed"),
+        share_saying=0.75,
+    ),
     "dag-5000": Row(
         world=World(commits=5000, merges=0.08), floor=Goal(correct=0.99, wrong=0.01), like="n5000-5", clean=True
     ),

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from bisector.search import Boot, Evidence, Graph, Options, Purpose, World, pending, plan
 from bisector.search.algebra import product
 from bisector.search.classes import classes_of, renumbered, split_classes
-from bisector.search.engine import situation
+from bisector.search.situation import situation
 from bisector.search.world import history
 
 

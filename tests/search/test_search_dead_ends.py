@@ -1,5 +1,6 @@
 """What the search does when little is left: kernels that no longer boot, audits that fail, looks that teach nothing."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -50,13 +51,42 @@ def test_when_no_kernel_boots_any_more_what_remains_possible_is_the_answer():
     assert "would tell more" in finding.reason
 
 
-def test_a_search_that_learns_nothing_from_one_commit_blames_the_lab_and_keeps_every_commit():
-    either = [boots(50, level, spread=30.0)[0] for level in (1000.0, 700.0)] * 42
-    evidence = with_boots(gate(100, spread=30.0), tuple(either))
-    finding = propose(line(101), evidence, COSTS, Options())
+def undecided(times):
+    """As many pairs of boots of one commit that show now one side and now the other, in a noisy lab."""
+    either = [boots(50, level, spread=30.0)[0] for level in (1000.0, 700.0)] * times
+    return with_boots(gate(100, spread=30.0), tuple(either))
+
+
+@pytest.mark.parametrize(("times", "most", "stalled"), [(42, 100, 80), (62, 400, 120)])
+def test_a_search_that_learns_nothing_blames_the_lab_keeps_every_commit_and_says_what_it_would_take(
+    times, most, stalled
+):
+    finding = propose(line(101), undecided(times), COSTS, Options(max_boots=most))
     assert isinstance(finding, Finding)
-    assert "the lab is too noisy" in finding.reason
+    assert f"The last {stalled} boots told nearly nothing: the lab is too noisy" in finding.reason
+    assert re.search(r"The ends differ by -[\d.]+ %; .* about \d+ more are needed \([\d.]+ (min|h)\)", finding.reason)
     assert len(finding.commits) >= 98
+
+
+def test_a_search_that_learns_little_goes_on_while_the_budget_could_still_do_it():
+    assert isinstance(propose(line(101), undecided(42), COSTS, Options()), Look)
+
+
+def test_a_spent_budget_with_nothing_left_to_boot_makes_no_promise():
+    evidence = replace(undecided(42), skipped=frozenset(range(101)))
+    finding = propose(line(101), evidence, COSTS, Options(max_boots=80))
+    assert finding.reason == "The budget of 80 boots is spent: 100 commits remain possible."
+
+
+def test_ends_that_are_no_longer_clearly_apart_are_booted_again_before_anything_else():
+    # A gate passed by luck: later boots of the ends show a third of what it did.
+    lucky = with_boots(gate(100, good=1000.0, bad=950.0, pairs=2), boots(50, 1000.0))
+    assert propose(line(101), lucky, COSTS, Options()).purpose is Purpose.SEARCH
+    wobble = [boots(0, level)[0] for level in (960.0, 1010.0)] + [boots(100, level)[0] for level in (1000.0, 955.0)]
+    look = propose(line(101), with_boots(lucky, tuple(wobble)), COSTS, Options())
+    assert (look.purpose, look.commit) in {(Purpose.GATE, 0), (Purpose.GATE, 100)}
+    assert "end again: all else is measured against the ends" in look.reason
+    assert "standard errors so far only" not in look.reason
 
 
 def audited(graph, evidence, options, level):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bisector.search import AnswerKind, Boot, Costs, Evidence, Finding, Graph, Look, Options, Purpose, drive, propose
-from bisector.search.engine import situation
+from bisector.search.situation import situation
 
 COSTS = Costs(build_s=300.0, boot_s=120.0, run_s=20.0)
 

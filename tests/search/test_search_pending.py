@@ -22,11 +22,11 @@ from bisector.search import (
     propose,
 )
 from bisector.search.belief import believe
-from bisector.search.engine import situation
 from bisector.search.gate import judge
 from bisector.search.noise import read
 from bisector.search.pending import foresee
 from bisector.search.plan import expected_information, information, next_look
+from bisector.search.situation import situation
 
 LINE = Graph.from_parents([(), *((commit,) for commit in range(199))])
 FIRST_BAD = 120

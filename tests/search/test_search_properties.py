@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bisector.search import AnswerKind, Boot, Costs, Evidence, Graph, Look, Options, Purpose, assess, drive, propose
-from bisector.search.engine import situation
+from bisector.search.situation import situation
 
 COSTS = Costs(build_s=300.0, boot_s=120.0, run_s=20.0)
 

@@ -81,11 +81,11 @@ def test_hostile_labs_do_not_lead_to_wrong_names(world):
 
 def test_two_steps_are_said_to_explain_only_a_part():
     trials: list[Trial] = []
-    simulate(World(commits=400, two_steps=True, effect_percent=12.0), trials=10, seed=4, on_trial=trials.append)
+    simulate(World(commits=400, two_steps=True, effect_percent=12.0), trials=20, seed=4, on_trial=trials.append)
     named = [trial for trial in trials if trial.verdict == "correct"]
     assert not [trial for trial in trials if trial.verdict == "wrong"]
-    assert len(named) >= 5
-    assert sum((trial.result.share or 0) < 0.85 for trial in named) >= 0.7 * len(named)
+    assert len(named) >= 10
+    assert sum((trial.result.share or 0) < 0.85 for trial in named) >= 0.5 * len(named)
 
 
 def test_an_invented_history_with_merges_is_one_history():

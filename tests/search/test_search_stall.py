@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from bisector.search import Boot, Evidence, Graph, Options, Purpose
-from bisector.search.engine import situation
+from bisector.search.situation import situation
 from bisector.search.stall import slope_of
 
 
