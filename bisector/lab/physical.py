@@ -1,7 +1,6 @@
 """A physical lab machine over SSH: leased, rebooted into one kernel after the other, returned to its default."""
 
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from bisector.lab import proof
@@ -10,7 +9,7 @@ from bisector.lab.boot.method import MARK
 from bisector.lab.bringup import BringUp
 from bisector.lab.console import ConsoleFile, ConsoleText
 from bisector.lab.jobs import Jobs
-from bisector.lab.lease import Lease, new_token, this_controller
+from bisector.lab.lease import Lease, LeaseError, new_token, this_controller
 from bisector.lab.process import GuestProcess, end_left_over
 from bisector.lab.reboot import OnWait, Rebooter, Running, UnreachableError, running_now
 from bisector.lab.root import Root
@@ -26,6 +25,8 @@ from bisector.recipe.machines import SshMachine
 
 _OF_THIS_BOOT = ("BOOT_IMAGE=", "initrd=", f"{MARK}=")
 """Words of the kernel's command line that differ between two boots of one machine and change nothing."""
+
+_TRIES_TO_GIVE_BACK = 3
 
 
 class PhysicalMachine:
@@ -159,19 +160,32 @@ class PhysicalMachine:
             )
 
     def release(self) -> None:
-        """Return the machine to its default kernel and give the lease back. Never raises a LabError."""
+        """Return the machine to its default kernel and give the lease back. Never raises a LabError.
+
+        Tried a few times, since nobody comes back for a machine whose session is over. One that stays out of reach
+        boots its default next in any case, and its lease expires.
+        """
         self._forget_boot()
-        if self._leased.exists():
-            with suppress(LabError):
-                self._lease.renew()
-                self._method.disarm()
-                here = running_now(self._root)
-                if self._bring_up.away or here.mark:
-                    self._rebooter.reboot(here, lambda _: None)
-                    self._bring_up.away = False
-                self._lease.drop()
-                self._leased.unlink()
+        for tries_left in reversed(range(_TRIES_TO_GIVE_BACK)):
+            if not self._leased.exists():
+                break
+            try:
+                self._give_back()
+            except (LeaseError, UnreachableError):
+                break
+            except LabError:
+                time.sleep(self._shell.limits.connect_s if tries_left else 0.0)
         self._shell.close()
+
+    def _give_back(self) -> None:
+        self._lease.renew()
+        self._method.disarm()
+        here = running_now(self._root)
+        if self._bring_up.away or here.mark:
+            self._rebooter.reboot(here, lambda _: None)
+            self._bring_up.away = False
+        self._lease.drop()
+        self._leased.unlink()
 
     def _prepare(self, on_wait: OnWait) -> Running:
         """Reach the machine, make it ours, and know that one-shot boots hold here."""

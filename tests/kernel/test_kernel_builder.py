@@ -137,7 +137,7 @@ def test_a_complete_configuration_can_be_the_base(toy: "Toy") -> None:
     assert "IPV6" not in config
 
 
-def test_an_option_that_vanished_is_config_failed_with_both_values(toy: "Toy") -> None:
+def test_scenario_15_an_option_that_vanished_is_config_failed_with_both_values(toy: "Toy") -> None:
     gone = toy.commit("net: drop INET", {"Kconfig": "config NET\n\tdefault y\n"})
     (toy.folder / "f").write_text("CONFIG_INET=y\nCONFIG_NET=y\n")
     builder = toy.builder(KernelPart(base="defconfig", fragments=("f",), required=("CONFIG_IPV6=y",)))
@@ -179,7 +179,7 @@ def test_a_question_of_the_configuration_finds_standard_input_closed(toy: "Toy")
     assert time.monotonic() - begin < 30
 
 
-def test_a_commit_that_does_not_compile_is_build_failed_with_its_first_error(toy: "Toy") -> None:
+def test_scenario_01_a_commit_that_does_not_compile_is_build_failed_with_its_first_error(toy: "Toy") -> None:
     broken = toy.commit("broken", {"mm/mmap.c": "int map(int length)\n{\n\treturn size;\n}\n"})
     mended = toy.commit("mended", {"mm/mmap.c": "int map(int size)\n{\n\treturn size;\n}\n"}, parent=broken)
     builder = toy.builder()
@@ -201,14 +201,14 @@ def test_a_full_disk_is_the_builders_trouble(toy: "Toy") -> None:
         toy.build(toy.builder(), full)
 
 
-def test_a_really_full_disk_is_the_builders_trouble(toy: "Toy", monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scenario_02_a_really_full_disk_is_the_builders_trouble(toy: "Toy", monkeypatch: pytest.MonkeyPatch) -> None:
     # /dev/full answers every write with ENOSPC, as a full disk does to the linker and to make's own messages.
     full = toy.commit("x", {"trouble": "echo words > /dev/full || exit 1\n"})
     with pytest.raises(BuilderError, match="the disk is full or broken"):
         toy.build(toy.builder(), full)
 
 
-def test_a_killed_compiler_is_the_builders_trouble(toy: "Toy") -> None:
+def test_scenario_02_a_killed_compiler_is_the_builders_trouble(toy: "Toy") -> None:
     killed = toy.commit("x", {"trouble": "sh -c 'kill -9 $$'; echo Killed; exit 1\n"})
     with pytest.raises(BuilderError, match="killed"):
         toy.build(toy.builder(), killed)
@@ -402,7 +402,7 @@ def test_the_users_environment_does_not_reach_make(toy: "Toy", monkeypatch: pyte
         assert absent not in seen
 
 
-def test_another_compiler_within_a_session_stops_the_builder(
+def test_scenario_15_another_compiler_within_a_session_stops_the_builder(
     toy: "Toy", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     toy.build(toy.builder(), toy.good)

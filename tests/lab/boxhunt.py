@@ -3,7 +3,7 @@
 The kernels are made at once, so a hunt is boots and runs over SSH and nothing else.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -70,14 +70,15 @@ class BoxBuilder:
 class Onlooker:
     """An observer that tells each event to those who want to meddle."""
 
-    def __init__(self, on_event: Callable[[Event], None]) -> None:
+    def __init__(self, on_event: Callable[[Event], None], on_progress: Callable[[str], None]) -> None:
         self._on_event = on_event
+        self._on_progress = on_progress
 
     def happened(self, seq: int, at: float, event: Event) -> None:
         self._on_event(event)
 
     def progressed(self, worker: str, progress: Progress) -> None:
-        pass
+        self._on_progress(progress.text)
 
 
 @dataclass
@@ -95,6 +96,7 @@ class BoxHunt:
     limits: Limits = QUICK
     changes: Mapping[str, object] = field(default_factory=dict)
     on_event: Callable[[Event], None] = lambda event: None
+    on_progress: Callable[[str], None] = lambda text: None
     reached: Mapping[str, SshMachine] = field(default_factory=dict)
     """Entries to use in place of the boxes' own."""
 
@@ -148,7 +150,7 @@ class BoxHunt:
                 builder=BoxBuilder(self.folder / "kernels", self.commits, self.dead),
                 machines={part.name: MeasuringMachine(self.machine(part), runner) for part in recipe.machines},
                 higher_is_better=True,
-                observer=Onlooker(self.on_event),
+                observer=Onlooker(self.on_event, self.on_progress),
                 stop=self.stop,
             ).run()
 
@@ -168,7 +170,3 @@ class BoxHunt:
 
     def holds_the_first_bad(self, state: SessionState) -> bool:
         return state.answer is not None and self.commits.commits[self.first_bad].id in state.answer.commits
-
-
-def commits_of(state: SessionState, indexes: Collection[int]) -> set[str]:
-    return {state.range.commits[index].id for index in indexes}

@@ -65,6 +65,9 @@ mount --make-rprivate /
 mount --rbind "$1" /mnt
 for file in sys/kernel/random/boot_id cmdline; do mount --bind "/mnt/proc/${file##*/}" "/proc/$file"; done
 mount --bind /mnt/proc/notes /sys/kernel/notes
+# Where the kernel has them: these are this computer's own, and the product reboots machines by them.
+[ ! -e /proc/sysrq-trigger ] || mount --bind /mnt/wire /proc/sysrq-trigger
+[ ! -e /proc/sys/kernel/sysrq ] || mount --bind /mnt/proc/sysrq /proc/sys/kernel/sysrq
 mount --bind /mnt/boot /boot
 mount --bind /mnt/var /var/lib
 mount --bind /mnt/tmp /tmp
@@ -178,6 +181,7 @@ class FakeBox:
         if self.loader is not None:
             self.loader.install(self)
         self.console.touch()
+        (self.root / "proc/sysrq").touch()
         os.mkfifo(self.root / "wire")
         # Both ends, so that neither we nor the box's scripts ever wait for the other.
         self._wire = os.fdopen(os.open(self.root / "wire", os.O_RDWR), "r+b", buffering=0)
@@ -279,6 +283,13 @@ class FakeBox:
                     if b"sshd" in Path(f"/proc/{pid}/cmdline").read_bytes():
                         os.kill(pid, signal.SIGKILL)
 
+    def run_inside(self, script: str) -> None:
+        """As root, in the box."""
+        assert self._process is not None
+        [first] = children_of(self._process.pid)
+        enter = ["nsenter", "-t", str(first), "--mount", "--pid", "--"]
+        subprocess.run([*enter, "sh", "-c", script], check=False, capture_output=True)
+
     def crash(self) -> None:
         """It resets by itself: the default kernel comes up."""
         self.order("crash")
@@ -288,6 +299,10 @@ class FakeBox:
             word = raw.decode().strip()
             if word == "stop":
                 return
+            if word in ("s", "u"):
+                continue
+            # What comes by /proc/sysrq-trigger: sync and remount were passed over, this is the reset.
+            word = "forced" if word == "b" else word
             self.asked.append(word)
             self.on_order(word)
             if word in self.deaf_to:

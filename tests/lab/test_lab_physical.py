@@ -347,7 +347,7 @@ def test_scenario_11_an_interrupt_while_the_test_kernel_boots_leaves_the_default
     assert not box.leased
 
 
-def test_another_user_who_logs_in_spoils_the_sample_and_not_the_commit(
+def test_spare_another_user_who_logs_in_spoils_the_sample_and_not_the_commit(
     box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
 ) -> None:
     machine = make(ignore_logins=("root",))
@@ -362,7 +362,7 @@ def test_another_user_who_logs_in_spoils_the_sample_and_not_the_commit(
     assert len(box.boots) == boots
 
 
-def test_a_machine_that_another_session_holds_is_not_touched(
+def test_spare_a_machine_that_another_session_holds_is_not_touched(
     box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
 ) -> None:
     boot(make("first"), image, tmp_path)
@@ -407,7 +407,7 @@ def test_a_machine_of_ours_that_does_not_answer_is_power_cycled(
     assert box.boots[2:] == [f"cut: {DEFAULT_RELEASE}", f"reboot: {image.release}"]
 
 
-def test_a_host_key_that_changed_is_refused_at_once_with_both_fingerprints(
+def test_spare_a_host_key_that_changed_is_refused_at_once_with_both_fingerprints(
     box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
 ) -> None:
     machine = make()
@@ -419,7 +419,7 @@ def test_a_host_key_that_changed_is_refused_at_once_with_both_fingerprints(
     assert caught.value.details.count("SHA256:") == 2
 
 
-def test_sudo_that_wants_a_password_says_what_to_do(
+def test_spare_sudo_that_wants_a_password_says_what_to_do(
     box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
 ) -> None:
     sudo = box.root / "bin/sudo"

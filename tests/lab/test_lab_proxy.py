@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lab.fakebox import FakeBox, fake_kernel
+from lab.fakebox import DEFAULT_RELEASE, FakeBox, fake_kernel
 from lab.machines import QUICK, Sshd, some_seconds
 from lab.proxy import Proxy, proxy_to
 
@@ -163,3 +163,15 @@ def test_scenario_09_a_job_outlives_a_network_that_fails_in_the_middle_and_runs_
     assert result.stdout == b"done\n"
     assert times.read_text() == "once\n"
     machine.release()
+
+
+def test_a_machine_is_given_back_although_the_network_fails_at_that_moment(
+    box: FakeBox, before_box: Proxy, tmp_path: Path
+) -> None:
+    machine = machine_behind(before_box, box, tmp_path)
+    machine.boot(fake_kernel(tmp_path, 1), console=tmp_path / "console", on_progress=lambda _: None)
+    before_box.freeze()
+    threading.Timer(4.0, before_box.thaw).start()
+    with within(40):
+        machine.release()
+    assert (box.release, box.leased) == (DEFAULT_RELEASE, False)

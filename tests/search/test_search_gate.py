@@ -33,7 +33,7 @@ def test_without_an_effect_the_hunt_ends_as_not_reproduced_and_builds_only_the_e
     assert "deviation" in answer.reason
 
 
-def test_a_change_for_the_better_is_not_taken_for_a_regression():
+def test_scenario_14_a_change_for_the_better_is_not_taken_for_a_regression():
     answer = drive(GRAPH, lab(10), COSTS)
     assert answer.kind is AnswerKind.NOT_REPRODUCED
     assert "--set search.find=improvement" in answer.reason
@@ -56,7 +56,7 @@ def test_a_clear_effect_below_the_smallest_of_interest_is_not_hunted():
     assert answer.kind is AnswerKind.NOT_REPRODUCED
 
 
-def test_a_drift_of_ten_percent_an_hour_alone_is_no_effect():
+def test_scenario_14_a_drift_of_ten_percent_an_hour_alone_is_no_effect():
     clock = [0.0]
     rng = np.random.default_rng(5)
 

@@ -21,7 +21,7 @@ def test_one_wild_run_in_ten_hardly_moves_the_run_deviation():
     assert pooled_run_sd(logs) < 4.5
 
 
-def test_one_wild_run_moves_a_boot_by_less_than_half_a_deviation():
+def test_scenario_13_one_wild_run_moves_a_boot_by_less_than_half_a_deviation():
     runs = np.array([0.0, 0.3, -0.2, 0.1, 80.0])
     assert abs(huber_mean(runs, 1.0)) < 0.5
 

@@ -105,7 +105,7 @@ def test_a_kernel_that_failed_once_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize("how", ["failed", "crashed"])
-def test_a_kernel_that_failed_twice_is_left_out_and_a_control_is_due(how: str) -> None:
+def test_scenario_09_a_kernel_that_failed_twice_is_left_out_and_a_control_is_due(how: str) -> None:
     state = told("0 measured", f"4 {how}", f"4 {how}")
     assert set(skips(state)) == {4}
     due = controls_due(state, {"lab-01"})["lab-01"]
@@ -118,7 +118,7 @@ def test_the_next_other_kernel_that_is_measured_is_the_control() -> None:
     assert controls_due(state, {"lab-01"}) == {}
 
 
-def test_two_commits_that_fail_in_a_row_need_a_control_before_anything_else() -> None:
+def test_scenario_05_two_commits_that_fail_in_a_row_need_a_control_before_anything_else() -> None:
     state = told("0 measured", "4 failed", "4 failed", "5 failed")
     due = controls_due(state, {"lab-01"})["lab-01"]
     assert (due.like.commit, due.urgent) == (0, True)
@@ -127,7 +127,7 @@ def test_two_commits_that_fail_in_a_row_need_a_control_before_anything_else() ->
     assert set_aside(heard) == {}
 
 
-def test_when_the_control_fails_too_the_machine_is_at_fault_and_no_commit() -> None:
+def test_scenario_05_when_the_control_fails_too_the_machine_is_at_fault_and_no_commit() -> None:
     state = told("0 measured", "4 failed", "4 failed", "0 failed")
     assert skips(state) == {}
     assert "also of a kernel that had been measured there before" in set_aside(state)["lab-01"]
@@ -284,7 +284,7 @@ def test_no_answer_rests_on_a_blame_that_no_control_has_confirmed(tmp_path: Path
 
 
 @pytest.mark.parametrize("dead", [range(15, 24), range(20, 34)])
-def test_a_block_of_dead_kernels_is_searched_around_and_each_is_tried_twice_at_most(
+def test_scenario_12_a_block_of_dead_kernels_is_searched_around_and_each_is_tried_twice_at_most(
     tmp_path: Path, dead: range
 ) -> None:
     lab = FakeLab(linear_range(40), first_bad=9)

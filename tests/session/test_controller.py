@@ -99,7 +99,7 @@ def test_commits_that_do_not_build_or_boot_are_skipped_and_the_hunt_goes_on(tmp_
     assert set(skips(state)) <= {19, 20, 21, 29, 30, 10}
 
 
-def test_a_culprit_that_cannot_be_built_ends_in_a_set_that_holds_it(tmp_path: Path) -> None:
+def test_scenario_12_a_culprit_that_cannot_be_built_ends_in_a_set_that_holds_it(tmp_path: Path) -> None:
     lab = FakeLab(linear_range(16), first_bad=7, unbuildable=frozenset({7}))
     state = controller(tmp_path, lab).run()
     kind, commits = answer_of(state)
@@ -107,7 +107,7 @@ def test_a_culprit_that_cannot_be_built_ends_in_a_set_that_holds_it(tmp_path: Pa
     assert set(commits) == {commit_id(7), commit_id(8)}
 
 
-def test_ends_that_do_not_differ_are_not_searched(tmp_path: Path) -> None:
+def test_scenario_14_ends_that_do_not_differ_are_not_searched(tmp_path: Path) -> None:
     lab = FakeLab(linear_range(16), first_bad=None)
     state = controller(tmp_path, lab).run()
     assert answer_of(state)[0] is AnswerKind.NOT_REPRODUCED
@@ -195,7 +195,7 @@ def test_a_stop_is_not_kept_waiting_by_a_pause_after_trouble(tmp_path: Path) -> 
     assert answer_of(controller(tmp_path, lab).run()) == (AnswerKind.COMMIT, (commit_id(7),))
 
 
-def test_a_full_disk_on_the_builder_is_not_a_bad_commit(tmp_path: Path) -> None:
+def test_scenario_02_builder_trouble_pauses_the_session_and_skips_nothing(tmp_path: Path) -> None:
     lab = FakeLab(linear_range(16), first_bad=7)
     builder = FakeBuilder(lab)
     builder.trouble = [BuilderError("No space left on device")] * 3
@@ -287,7 +287,7 @@ def test_every_artefact_that_an_event_names_is_there(tmp_path: Path) -> None:
     assert all(name and (tmp_path / "artefacts" / name).is_file() for name in named)
 
 
-def test_the_same_journal_gives_the_same_hunt(tmp_path: Path) -> None:
+def test_scenario_13_the_same_samples_and_seed_give_the_same_hunt(tmp_path: Path) -> None:
     looks = []
     for attempt in ("one", "two"):
         folder = tmp_path / attempt

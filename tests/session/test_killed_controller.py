@@ -39,7 +39,7 @@ def life(home: Path, done: Path, killed_after_s: float | None) -> int:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_ten_kills_give_the_same_answer_and_repeat_no_finished_work(tmp_path: Path, seed: int) -> None:
+def test_scenario_10_ten_kills_give_the_same_answer_and_repeat_no_finished_work(tmp_path: Path, seed: int) -> None:
     moments = random.Random(seed)
     done = tmp_path / "done"
     kills = 0
@@ -81,7 +81,9 @@ def interrupted(home: Path, done: Path, *, times: int) -> tuple[int, str]:
         return controller.wait(timeout=30), said
 
 
-def test_the_first_interrupt_pauses_with_exit_130_and_the_hunt_goes_on_to_its_answer(tmp_path: Path) -> None:
+def test_scenario_11_the_first_interrupt_pauses_with_exit_130_and_the_hunt_goes_on_to_its_answer(
+    tmp_path: Path,
+) -> None:
     code, said = interrupted(tmp_path, tmp_path / "done", times=1)
     assert code == 130
     assert "Ctrl-C again leaves at once" in said
@@ -93,7 +95,7 @@ def test_the_first_interrupt_pauses_with_exit_130_and_the_hunt_goes_on_to_its_an
     assert life(tmp_path, tmp_path / "done", None) == 0
 
 
-def test_the_second_interrupt_leaves_at_once_and_loses_nothing(tmp_path: Path) -> None:
+def test_scenario_11_the_second_interrupt_leaves_at_once_and_loses_nothing(tmp_path: Path) -> None:
     code, said = interrupted(tmp_path, tmp_path / "done", times=2)
     assert code == 130
     assert "bisector resume fake-hunt" in said or fold(Home(tmp_path).read("fake-hunt").entries).status is Status.PAUSED
