@@ -93,6 +93,7 @@ class BoxHunt:
     takes_s: float = 0.0
     audit: bool = False
     one_shot_proven: bool = True
+    retry_pause_s: float = 0.0
     limits: Limits = QUICK
     changes: Mapping[str, object] = field(default_factory=dict)
     on_event: Callable[[Event], None] = lambda event: None
@@ -152,6 +153,7 @@ class BoxHunt:
                 higher_is_better=True,
                 observer=Onlooker(self.on_event, self.on_progress),
                 stop=self.stop,
+                retry_pause_s=self.retry_pause_s,
             ).run()
 
     def machine(self, part: object) -> PhysicalMachine:

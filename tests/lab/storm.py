@@ -214,6 +214,7 @@ def ride_out(seed: int, folder: Path, *, share: float = 0.1, life_limit_s: float
             first_bad=first_bad,
             dead=dead,
             takes_s=0.1,
+            retry_pause_s=1.5,
             limits=LIMITS,
             changes=changes,
             on_event=storm.happened,

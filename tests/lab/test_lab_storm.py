@@ -6,7 +6,7 @@ import pytest
 from lab.fakebox import USABLE, WHY_NOT
 from lab.storm import FAULTS, ride_out
 
-pytestmark = [pytest.mark.skipif(not USABLE, reason=WHY_NOT), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.skipif(not USABLE, reason=WHY_NOT), pytest.mark.timeout(1200)]
 
 
 @pytest.mark.parametrize("seed", [5])
