@@ -266,6 +266,7 @@ def test_whatever_speaks_against_one_shot_boots_is_told_before_anything_is_chang
         with pytest.raises(OneShotError, match=f"cannot be trusted here: .*{reason}") as caught:
             SystemdBootMethod(SystemdBoot(method="systemd-boot"), box.config(), root).inspect()
         assert caught.value.resolution
+        assert (wrong == "no_partition") == ("Could not find ESP" in caught.value.details)
         logs = {box.root / "sshd.log"}
         assert all(path.read_bytes() == content for path, content in before.items() if path not in logs)
     finally:

@@ -43,9 +43,8 @@ say SecureBoot base64 SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c
 say firmware ls -d /sys/firmware/efi
 say tool sh -c "command -v bootctl"
 boot=$1
-[ "$boot" ] || boot=$(bootctl --print-boot-path 2>/tmp/bisector-bootctl.$$)
-say complaint cat /tmp/bisector-bootctl.$$
-rm -f /tmp/bisector-bootctl.$$
+[ "$boot" ] || boot=$(bootctl --print-boot-path 2>/dev/null)
+[ "$boot" ] || say complaint sh -c "bootctl --print-boot-path 2>&1 || true"
 esp=$(bootctl --print-esp-path 2>/dev/null) || esp=$boot
 say boot echo "$boot"
 say conf cat "$esp/loader/loader.conf"
