@@ -6,7 +6,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 . "$root/recipes/demo/setup.sh"
 ensure_packages "python3-venv $LAB_PACKAGES $KERNEL_PACKAGES openssh-server openssh-client iproute2 grub-common grub2-common grub-pc-bin \
-    ovmf mtools parted e2fsprogs systemd-boot-efi libsystemd-shared ccache zstd lz4 lzop"
+    ovmf mtools parted e2fsprogs systemd-boot-efi libsystemd-shared libxenmisc4.17 ccache zstd lz4 lzop"
 ensure_venv "$root" "[test]"
 bin="$root/.venv/bin"
 workers=$(nproc)
@@ -26,15 +26,16 @@ if [ "${1:-}" = kernel ]; then
         BISECTOR_HOME="$BISECTOR_DEMO_HOME" "$bin/bisector" demo --plain
     fi
     export BISECTOR_DEMO_HOME
-    # The tests of a UEFI machine need bootctl alone: its package, once installed, would put systemd-boot on this
-    # computer's own EFI system partition.
-    if ! command -v bootctl >/dev/null; then
-        unpacked=$(mktemp -d)
-        trap 'rm -rf "$unpacked"' EXIT
-        (cd "$unpacked" && apt-get download -q systemd-boot >&2 && dpkg-deb -x systemd-boot_*.deb .) || exit 2
-        PATH="$PATH:$unpacked/usr/bin"
-        export PATH
-    fi
+    # The tests of a UEFI machine need two programs without their packages' hands: once installed, one would put
+    # systemd-boot on this computer's own EFI system partition, the other let its reboots go through kexec.
+    unpacked=$(mktemp -d)
+    trap 'rm -rf "$unpacked"' EXIT
+    for need in bootctl:systemd-boot kexec:kexec-tools; do
+        command -v "${need%:*}" >/dev/null && continue
+        (cd "$unpacked" && apt-get download -q "${need#*:}" >&2 && dpkg-deb -x "${need#*:}"_*.deb .) || exit 2
+    done
+    PATH="$PATH:$unpacked/usr/bin:$unpacked/sbin:$unpacked/usr/sbin"
+    export PATH
     gate 17 "tests on real kernels" "$bin/pytest" -m kernel --timeout 1800 -v
     exit 0
 fi

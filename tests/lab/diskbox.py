@@ -33,6 +33,19 @@ PATIENT = Limits(connect_s=5, banner_s=10, auth_s=60, channel_s=60)
 
 _CMDLINE = "console=ttyS0 nokaslr random.trust_cpu=on tsc=reliable"
 
+_INITTAB = """::respawn:/sbin/dropbear -F -E -s -j -k -p 22 -r /etc/dropbear/host_key
+::restart:/bin/busybox init
+::shutdown:/bin/mount -o remount,ro /
+"""
+
+# Before the embedded machine's /init: there is no /dev yet, and no console for what it says.
+_INIT_HEAD = """#!/bin/sh
+export PATH=/bin:/sbin:/usr/bin:/usr/sbin
+mount -t devtmpfs devtmpfs /dev
+exec </dev/console >/dev/console 2>&1
+[ -O /root ] || chown -R 0:0 /root /etc
+"""
+
 
 def program(place: str, source: Path | str) -> list[Entry]:
     """A program of this computer with its libraries."""
@@ -71,6 +84,19 @@ def write_folder(folder: Path, entries: Iterable[Entry]) -> None:
             case _:
                 continue
         path.chmod(stat.S_IMODE(entry.mode))
+
+
+def disk_root(box: "DiskBox") -> dict[str, Entry]:
+    """A root filesystem on a disk, by path: the embedded machine's user space, and an init that never answers."""
+    entries = user_space(box.keys)
+    init = entries["init"].content.decode().partition("\n")[2]
+    for entry in (
+        text("init", _INIT_HEAD + init, 0o755),
+        text("etc/inittab", _INITTAB),
+        text("sbin/hang", "#!/bin/sh\nexec sleep 1000000\n", 0o755),
+    ):
+        entries[entry.path] = entry
+    return entries
 
 
 @dataclass

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from lab.diskbox import DiskBox, program, text, user_space, write_folder
+from lab.diskbox import DiskBox, disk_root, program, text, write_folder
 
 from bisector.lab.programs import Program
 from bisector.model.kernel import KernelImage
@@ -56,19 +56,6 @@ menuentry 'Debian GNU/Linux' --class debian $menuentry_id_option 'gnulinux-simpl
 }
 """
 
-_INITTAB = """::respawn:/sbin/dropbear -F -E -s -j -k -p 22 -r /etc/dropbear/host_key
-::restart:/bin/busybox init
-::shutdown:/bin/mount -o remount,ro /
-"""
-
-# Before the embedded machine's /init: there is no /dev yet, and no console for what it says.
-_INIT_HEAD = """#!/bin/sh
-export PATH=/bin:/sbin:/usr/bin:/usr/sbin
-mount -t devtmpfs devtmpfs /dev
-exec </dev/console >/dev/console 2>&1
-[ -O /root ] || chown -R 0:0 /root /etc
-"""
-
 
 def missing() -> list[str]:
     """Packages without which there is no such disk."""
@@ -95,14 +82,10 @@ def environment(box: DiskBox) -> dict[str, str]:
 
 
 def _files(folder: Path, box: DiskBox, default: KernelImage) -> None:
-    entries = user_space(box.keys)
-    init = entries["init"].content.decode().partition("\n")[2]
+    entries = disk_root(box)
     grub = [program(f"usr/bin/{tool}", f"/usr/bin/{tool}") for tool in ("grub-editenv", "grub-mkrelpath")]
     grub += [program(f"usr/sbin/{tool}", f"/usr/sbin/{tool}") for tool in ("grub-probe", "grub-reboot")]
     for entry in (
-        text("init", _INIT_HEAD + init, 0o755),
-        text("etc/inittab", _INITTAB),
-        text("sbin/hang", "#!/bin/sh\nexec sleep 1000000\n", 0o755),
         text("etc/fstab", f"UUID={UUID} / ext4 defaults 0 1\n"),
         *(entry for found in grub for entry in found),
         *program("usr/share/grub/grub-mkconfig_lib", "/usr/share/grub/grub-mkconfig_lib"),

@@ -222,8 +222,8 @@ def real_kernel() -> KernelImage:
     return replace(image_at(folder / "bzImage"), release=facts["release"], build_id=facts["build_id"])
 
 
-def disk_kernels() -> dict[str, KernelImage]:
-    """The demonstration's kernels that can boot from a disk, by commit."""
+def disk_kernels(needed: str = "CONFIG_EXT4_FS=y") -> dict[str, KernelImage]:
+    """The demonstration's kernels that have what booting from a disk needs, by commit."""
     found = {
         facts["commit"]: replace(
             image_at(folder / "bzImage"),
@@ -233,7 +233,7 @@ def disk_kernels() -> dict[str, KernelImage]:
             build_id=facts["build_id"],
         )
         for folder, facts in real.built_kernels()
-        if "CONFIG_EXT4_FS=y" in (folder / "config").read_text().splitlines()
+        if needed in (folder / "config").read_text().splitlines()
     }
     assert len(found) >= 4, "the demonstration's kernels are of an older edition; make it anew"
     return found

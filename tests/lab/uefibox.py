@@ -11,14 +11,16 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from lab.diskbox import CMDLINE, DiskBox, program, text, user_space, write_folder
-from lab.grubdisk import _INIT_HEAD, _INITTAB
+from lab.diskbox import DiskBox, disk_root, program, text, write_folder
 
 from bisector.lab.initramfs import Entry
 from bisector.lab.programs import Program
 from bisector.model.kernel import KernelImage
 
 DEFAULT = "debian.conf"
+NEEDED = "CONFIG_EFIVAR_FS=y"
+"""What tells a kernel that can boot here from others."""
+
 LOADER = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 ESP_MIB, START_MIB = 40, 1
 
@@ -29,6 +31,7 @@ PROGRAMS = (
     Program(name="parted", package="parted"),
     Program(name="mformat", package="mtools"),
     Program(name="bootctl", package="systemd-boot"),
+    Program(name="kexec", package="kexec-tools"),
 )
 _FILES = {_CODE: "ovmf", _VARIABLES: "ovmf", _SYSTEMD_BOOT: "systemd-boot-efi"}
 
@@ -62,15 +65,15 @@ def make_uefi_box(root: Path, default: KernelImage, *, name: str = "uefi1", **ch
     box = DiskBox(root, root / "disk.img", method, name=name, firmware=firmware, **changes)
     shutil.copyfile(_VARIABLES, variables)
     folder = root / "files"
-    _write_esp(folder / "esp", default)
+    _write_esp(folder / "esp", box, default)
     _write_root(folder / "root", box)
     make_disk(box.disk, esp=folder / "esp", root=folder / "root", root_mib=40)
     shutil.rmtree(folder)
     return box
 
 
-def _write_esp(folder: Path, default: KernelImage) -> None:
-    entry = _ENTRY.format(release=default.release, cmdline=CMDLINE)
+def _write_esp(folder: Path, box: DiskBox, default: KernelImage) -> None:
+    entry = _ENTRY.format(release=default.release, cmdline=box.cmdline)
     for place in ("EFI/BOOT/BOOTX64.EFI", "EFI/systemd/systemd-bootx64.efi"):
         (folder / place).parent.mkdir(parents=True)
         shutil.copyfile(_SYSTEMD_BOOT, folder / place)
@@ -81,18 +84,16 @@ def _write_esp(folder: Path, default: KernelImage) -> None:
 
 
 def _write_root(folder: Path, box: DiskBox) -> None:
-    entries = user_space(box.keys)
-    init = entries["init"].content.decode().partition("\n")[2]
+    entries = disk_root(box)
+    programs = {wanted.name: wanted.path() for wanted in PROGRAMS}
     # Mounted before the network answers: whoever connects finds everything.
-    init = init.replace("hostname bisector\n", f"{_MOUNTS}hostname bisector\n")
-    bootctl = shutil.which("bootctl")
-    assert bootctl is not None
+    init = entries["init"].content.decode().replace("hostname bisector\n", f"{_MOUNTS}hostname bisector\n")
     for entry in (
-        text("init", _INIT_HEAD + init, 0o755),
-        text("etc/inittab", _INITTAB),
+        text("init", init, 0o755),
         text("etc/machine-id", "0123456789abcdef0123456789abcdef\n"),
         Entry(path="boot", mode=stat.S_IFDIR | 0o755),
-        *program("usr/bin/bootctl", bootctl),
+        *program("usr/bin/bootctl", programs["bootctl"]),
+        *program("usr/sbin/kexec", programs["kexec"]),
     ):
         entries[entry.path] = entry
     write_folder(folder, entries.values())
@@ -106,7 +107,8 @@ def make_disk(disk: Path, *, esp: Path, root: Path, root_mib: int) -> None:
     env = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin", "MTOOLS_SKIP_CHECK": "1"}
     table = f"mklabel gpt mkpart ESP fat32 {START_MIB}MiB {end_mib}MiB set 1 esp on"
     table += f" mkpart root ext4 {end_mib}MiB {end_mib + root_mib}MiB"
-    subprocess.run(["parted", "-s", str(disk), *table.split()], check=True, env=env)
+    # parted complains of an udev that is not there.
+    subprocess.run(["parted", "-s", str(disk), *table.split()], check=True, env=env, capture_output=True)
     partition = f"{disk}@@{START_MIB}M"
     subprocess.run(["mformat", "-i", partition, "-T", str(ESP_MIB * 2048), "-h", "64", "-s", "32", "::"], check=True)
     subprocess.run(["mcopy", "-i", partition, "-s", *map(str, sorted(esp.iterdir())), "::"], check=True, env=env)
@@ -119,3 +121,8 @@ def variable(box: DiskBox, name: str) -> str:
     """One of the loader's variables, as efivarfs shows it to anybody; "" if there is none."""
     path = f"/sys/firmware/efi/efivars/{name}-{LOADER}"
     return box.run('[ ! -e "$1" ] || tail -c +5 "$1" | tr -d "\\000"', path).strip()
+
+
+def own_files(box: DiskBox) -> str:
+    """Digests of what the machine boots by itself, and from what."""
+    return box.run("cd /boot && md5sum loader/loader.conf loader/entries/debian.conf vmlinuz-* EFI/*/*")

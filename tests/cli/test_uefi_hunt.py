@@ -1,0 +1,35 @@
+"""A whole hunt on a machine with UEFI and systemd-boot, by the real command; only the metal is QEMU's."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lab.diskbox import DiskBox
+from lab.diskhunt import after_what_does_not_build, hunt, own_kernel
+from lab.machines import disk_kernels
+from lab.uefibox import NEEDED, make_uefi_box, missing, own_files, variable
+
+pytestmark = [
+    pytest.mark.kernel,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(bool(missing()), reason=f"needs {', '.join(missing())}"),
+]
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[DiskBox]:
+    box = make_uefi_box(tmp_path / "uefi", own_kernel(disk_kernels(NEEDED)), clock="instructions")
+    try:
+        box.start()
+        yield box
+    finally:
+        box.close()
+
+
+def test_a_hunt_on_a_systemd_boot_machine_names_the_planted_commit_and_leaves_the_machine_as_it_was(
+    box: DiskBox, tmp_path: Path
+) -> None:
+    before = own_files(box)
+    hunt(tmp_path, box, "uefi-hunt", good=after_what_does_not_build())
+    assert own_files(box) == before
+    assert (variable(box, "LoaderEntryOneShot"), variable(box, "LoaderEntryDefault")) == ("", "")

@@ -1,0 +1,90 @@
+"""A whole hunt on a machine that boots from its disk, by the real command and a machines file."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import real
+import yaml
+from lab.diskbox import DiskBox
+
+from bisector.model.events import BootFailed, KernelBuilt, MachineTrouble
+from bisector.model.kernel import KernelImage
+from bisector.model.outcome import Outcome
+from bisector.session.home import Home
+from bisector.session.state import Status, fold
+
+DEMO = Path(__file__).parents[2] / "recipes" / "demo" / "demo.yaml"
+
+
+def own_kernel(kernels: Mapping[str, KernelImage]) -> KernelImage:
+    """The machine's own kernel: one of the history as well, but of no commit that the hunt turns on."""
+    told = real.planted()
+    turning = {told["good"], told["bad"], told["first_bad"], *told["panicking"]}
+    return next(image for commit, image in sorted(kernels.items()) if commit not in turning)
+
+
+def after_what_does_not_build() -> str:
+    """The first commit that builds again: from there on a hunt finds every kernel in the demonstration's cache."""
+    told = real.planted()
+    between = f"{told['unbuildable'][-1]}..{told['bad']}"
+    command = ["git", "-C", str(real.demo_history()), "rev-list", "--ancestry-path", between]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1]
+
+
+def write_recipe(folder: Path, box: DiskBox, name: str, good: str | None) -> Path:
+    """The demonstration's, for a machine of the machines file; short, because this machine has next to no noise."""
+    (folder / "lab.yaml").write_text(yaml.safe_dump({"machines": [box.config().model_dump(mode="json")]}))
+    recipe = yaml.safe_load(DEMO.read_text())
+    recipe["name"] = name
+    recipe["good"] = good or recipe["good"]
+    recipe["repo"] = str(real.demo_history())
+    recipe["kernel"]["fragments"] = [str(DEMO.parent / fragment) for fragment in recipe["kernel"]["fragments"]]
+    recipe["benchmark"] = {"test": "page_test", "sample_ms": 400}
+    recipe["machines"] = [{"kind": "lab", "name": box.name, "file": "lab.yaml"}]
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(recipe))
+    return path
+
+
+def hunt(folder: Path, box: DiskBox, name: str, *, good: str | None = None) -> None:
+    """Hunt from the demonstration's good end, or another, with its kernels.
+
+    The answer and the machine's boots are held to what was planted.
+    """
+    default = box.boots[-1]
+    home = Home(folder / "home")
+    home.folder.mkdir()
+    (home.folder / "kernels").symlink_to(real.demo_home() / "kernels")
+    done = subprocess.run(
+        [sys.executable, "-m", "bisector.cli", "start", str(write_recipe(folder, box, name, good)), "--plain"],
+        env={**os.environ, "BISECTOR_HOME": str(home.folder)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=1700,
+    )
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout
+    told, state = real.planted(), fold(home.read(name).entries)
+    events = [entry.event for entry in home.read(name).entries]
+    assert state.status is Status.FINISHED
+    assert state.answer is not None
+    assert state.answer.commits == (told["first_bad"],)
+    assert state.answer.probability >= 0.99
+    assert not [event for event in events if isinstance(event, MachineTrouble)]
+
+    # The commit that panics: its kernel was installed and booted twice, each time the default came back by itself.
+    died = {(event.commit, event.outcome) for event in events if isinstance(event, BootFailed)}
+    assert died == {(commit, Outcome.CRASHED) for commit in told["panicking"]}
+    images = {event.commit: event.image for event in events if isinstance(event, KernelBuilt)}
+    panicked = images[told["panicking"][0]].release
+    at = box.boots.index(panicked)
+    assert box.boots[at : at + 4] == [panicked, default] * 2
+    assert box.cuts == 0
+
+    assert box.run("uname -r").strip() == default
+    assert box.run("cat /var/lib/bisector/lease/lease.*").startswith("- ")
