@@ -156,12 +156,14 @@ class FakeBox:
     boots: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     loader: Loader | None = None
+    grub: str = "boot/grub"  # where GRUB's files lie
+    grub_cfg: str = GRUB_CFG
     namespace: str = ""  # of the network, by its name under /run/netns; the default one if empty
     address: str = "127.0.0.1"
     on_order: Callable[[str], None] = lambda word: None  # told each order before it is carried out
 
     def __post_init__(self) -> None:
-        for name in ("boot/grub", "boot/bisector", "proc", "bin", "var", "tmp", "probe"):
+        for name in (self.grub, "boot/bisector", "proc", "bin", "var", "tmp", "probe"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
         (self.root / "tmp").chmod(0o1777)
         self.port = 22 if self.namespace else free_port()
@@ -172,7 +174,7 @@ class FakeBox:
             (self.root / "bin" / name).chmod(0o755)
         for name, said in (("fs", "ext2"), ("abstraction", ""), ("fs_uuid", UUID)):
             (self.root / "probe" / name).write_text(said + "\n")
-        (self.root / "boot/grub/grub.cfg").write_text(GRUB_CFG)
+        (self.root / self.grub / "grub.cfg").write_text(self.grub_cfg)
         (self.root / "boot/vmlinuz-6.1.0-37-amd64").write_text(
             json.dumps({"release": DEFAULT_RELEASE, "build_id": DEFAULT_BUILD_ID, "then": "run"})
         )
@@ -215,7 +217,7 @@ class FakeBox:
         return SshMachine.model_validate({**entry, **changes})
 
     def editenv(self, *arguments: str) -> str:
-        command = ["grub-editenv", str(self.root / "boot/grub/grubenv"), *arguments]
+        command = ["grub-editenv", str(self.root / self.grub / "grubenv"), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     @property
@@ -381,7 +383,7 @@ class FakeBox:
             self.editenv("unset", "next_entry")
         if self.ignores_entry or (chosen and self.ignored_entries > 0):
             chosen, self.ignored_entries = "", self.ignored_entries - 1
-        custom = self.root / "boot/grub/custom.cfg"
+        custom = self.root / self.grub / "custom.cfg"
         text = custom.read_text(errors="replace") if custom.exists() else ""
         for entry in re.finditer(r"^menuentry .*? --id (\S+) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL):
             if shlex.split(entry[1]) == [chosen]:
@@ -412,15 +414,8 @@ class FakeBox:
 
 
 @contextlib.contextmanager
-def running_box(
-    root: Path,
-    name: str = "box1",
-    loader: Loader | None = None,
-    *,
-    namespace: str = "",
-    address: str = "127.0.0.1",
-) -> Iterator[FakeBox]:
-    box = FakeBox(root, name, loader=loader, namespace=namespace, address=address)
+def running_box(root: Path, name: str = "box1", loader: Loader | None = None, **fields: Any) -> Iterator[FakeBox]:
+    box = FakeBox(root, name, loader=loader, **fields)
     try:
         box.start()
         yield box

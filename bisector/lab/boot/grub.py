@@ -2,6 +2,7 @@
 
 Our entries stand in custom.cfg, which a generated grub.cfg reads last: no entry's number changes, nothing has to be
 generated anew, and the default is as it was. Source: GRUB manual, "Booting once-only" and "Environment block".
+Where the distribution's entries are BLS files (Fedora, RHEL), the same grub.cfg reads custom.cfg after them.
 """
 
 import base64
@@ -28,8 +29,8 @@ _WRITABLE = frozenset({"ext2", "xfs", "fat", "exfat", "jfs", "reiserfs"})
 _PROBE = "probe"
 
 _INSPECT = """
-for d in /boot/grub /boot/grub2; do [ -s "$d/grub.cfg" ] && break; done
-[ -s "$d/grub.cfg" ] || { echo "there is no grub.cfg in /boot/grub or /boot/grub2" >&2; exit 1; }
+for d in /boot/grub /boot/grub2 /boot/efi/EFI/*; do [ -s "$d/grub.cfg" ] && break; done
+[ -s "$d/grub.cfg" ] || { echo "there is no grub.cfg in /boot/grub, /boot/grub2 or /boot/efi/EFI/*" >&2; exit 1; }
 for t in grub grub2; do command -v "$t-editenv" >/dev/null && break; done
 command -v "$t-editenv" >/dev/null || { echo "there is neither grub-editenv nor grub2-editenv" >&2; exit 1; }
 say folder echo "$d"
