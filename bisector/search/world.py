@@ -142,6 +142,12 @@ class Lab:
         """Whether a commit compiles."""
         return not self._broken[commit]
 
+    @property
+    def true_levels(self) -> NDArray[np.float64]:
+        """What endless boots of each commit would show on a machine without drift, in percent; larger is worse."""
+        levels: NDArray[np.float64] = self._level + self._layout
+        return levels
+
     def _boot(self, commit: int, runs: int, machine: int, ended_s: float) -> list[float]:
         world, rng = self._world, self._rng
         own, steady, phase = self._machines[machine]

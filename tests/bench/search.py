@@ -12,6 +12,7 @@ import time
 from concurrent.futures import Executor
 from typing import TypeVar
 
+import bounds
 import machines
 import peers
 from calibration import Reliability
@@ -87,6 +88,9 @@ def print_rows(given: argparse.Namespace, pool: Executor | None) -> int:
         everything.add(trials)
         if row.clean:
             clean.add(trials)
+    print()
+    for line in bounds.lines(wanted, seed=given.seed, trials=given.trials):
+        print(line)
     for title, reliability in (("worlds in which the model holds", clean), ("all rows", everything)):
         print(f"\nClaimed against true, {title}:")
         for line in reliability.lines():

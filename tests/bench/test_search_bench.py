@@ -29,6 +29,14 @@ def test_one_command_prints_a_row_its_verdict_and_the_calibration() -> None:
     assert "answers at >= 0.99: 2, of them wrong 0" in done.stdout
 
 
+def test_rows_that_no_search_can_reach_show_the_bound(bench: None) -> None:
+    from bounds import lines
+
+    assert list(lines(["n64-5"], seed=1, trials=2)) == []
+    said = list(lines(["realistic", "layout-1"], seed=1, trials=2))
+    assert [line.split(":")[0] for line in said] == ["realistic", "layout-1"]
+
+
 def hunt(claims, *, right, kind="commit"):
     moments = [SimpleNamespace(claimed=claim, right=right) for claim in claims]
     result = SimpleNamespace(kind=kind, probability=claims[-1])
@@ -65,3 +73,28 @@ def test_a_goal_is_missed_by_what_is_beyond_it(bench: None) -> None:
         "wrong <= 0.3 %",
         "time <= 10000 s",
     ]
+
+
+@pytest.mark.parametrize(("unbuildable", "share"), [(0.0, 1.0), (0.95, 0.0)])
+def test_a_commit_can_be_named_where_it_and_the_one_before_it_compile(
+    bench: None, unbuildable: float, share: float
+) -> None:
+    from bounds import nameable
+    from rows import Row
+
+    from bisector.search import World
+
+    row = Row(world=World(commits=400, unbuildable=unbuildable, cluster=1))
+    assert nameable(row, seed=3, trials=20) == pytest.approx(share, abs=0.1)
+
+
+def test_an_all_knowing_search_is_sure_only_where_kernels_scatter_less_than_the_change(bench: None) -> None:
+    from bounds import oracle
+    from rows import Row
+
+    from bisector.search import World
+
+    assert oracle(Row(world=World(layout_sd_percent=0.1)), seed=3, trials=20) == (1.0, 1.0)
+    sure, guessed = oracle(Row(world=World(layout_sd_percent=5.0)), seed=3, trials=40)
+    assert sure < 0.1
+    assert 0.1 < guessed < 0.9

@@ -34,6 +34,12 @@ def test_the_change_lies_at_the_first_bad_commit_and_nowhere_else():
     assert [int(step) + 1 for step in np.flatnonzero(np.abs(np.diff(levels)) > 1e-6)] == list(quiet.first_bad)
 
 
+def test_the_true_levels_are_what_endless_boots_would_show():
+    _, quiet = lab(World(commits=50, layout_sd_percent=0.7, **QUIET))
+    shown = [100 * np.log(1000 / level(quiet, commit)) for commit in range(50)]
+    assert quiet.true_levels.tolist() == pytest.approx(shown)
+
+
 def test_a_gradual_change_is_spread_evenly_over_neighbours():
     _, quiet = lab(World(commits=50, gradual=5, **QUIET))
     logs = np.log([level(quiet, commit) for commit in range(50)])
