@@ -4,6 +4,7 @@ A run is one detached job that measures every test of the recipe once. Whatever 
 a line of it is parsed.
 """
 
+import copy
 import os
 import secrets
 import signal
@@ -121,6 +122,12 @@ class SuiteRunner:
     def tests(self) -> tuple[Test, ...]:
         """The recipe's tests, the deciding one first."""
         return self._tests
+
+    def pinned(self, cpu: int) -> "SuiteRunner":
+        """The same on another CPU than the recipe's."""
+        other = copy.copy(self)
+        other._part = self._part.model_copy(update={"cpu": cpu})  # noqa: SLF001 - a copy of ours
+        return other
 
     def install(self, remote: RemoteMachine) -> None:
         """Put the program on a machine that just booted. Raises MachineError."""

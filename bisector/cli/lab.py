@@ -42,13 +42,17 @@ def check(name: str, file: Path | None, *, as_json: bool) -> Iterator[tuple[str,
 
 
 def facts(name: str, file: Path | None, *, as_json: bool) -> str:
-    """What a machine says of itself, by the names that `facts:` in its entry takes. Raises MachineError."""
+    """What a machine says of itself, by the names that `facts:` in its entry takes; and, as "now: ...", what changes.
+
+    Raises MachineError.
+    """
     survey = Survey(_machine(name, file))
     try:
-        running = survey.facts()
+        running, now = survey.facts(), survey.conditions()
     finally:
         survey.close()
     told = {"release": running.release, "build id": running.build_id, "boot id": running.boot_id, **dict(running.facts)}
+    told |= {f"now: {name}": value for name, value in now.items()}
     if as_json:
         return json.dumps(told)
     width = max(map(len, told))

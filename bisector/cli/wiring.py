@@ -14,6 +14,7 @@ from bisector.kernel.toolchain import check_host
 from bisector.lab.physical import PhysicalMachine
 from bisector.lab.qemu import EmbeddedMachine, check_programs
 from bisector.lab.target import target_of
+from bisector.model.errors import MachineError
 from bisector.model.kernel import KernelImage
 from bisector.model.machine import BootRecord
 from bisector.model.sample import RunRecord
@@ -50,9 +51,12 @@ class Rig:
 class MeasuringMachine:
     """A lab machine with the suite on it: the port `session.ports.Machine`, put together from lab and bench."""
 
-    def __init__(self, machine: EmbeddedMachine | PhysicalMachine, suite: SuiteRunner) -> None:
+    def __init__(
+        self, machine: EmbeddedMachine | PhysicalMachine, suite: SuiteRunner, *, cpu: int | str | None = None
+    ) -> None:
         self._machine = machine
         self._suite = suite
+        self._cpu = cpu
 
     @property
     def name(self) -> str:
@@ -64,8 +68,10 @@ class MeasuringMachine:
         self._machine.recover()
 
     def boot(self, image: KernelImage, *, console: Path, on_progress: OnProgress) -> BootRecord:
-        """Boot, prove, and put the suite in place."""
+        """Boot, prove, and put the suite in place, on the CPU that the machine's preparation names."""
         record = self._machine.boot(image, console=console, on_progress=on_progress)
+        if self._cpu is not None:
+            self._suite = self._suite.pinned(self._cpu if isinstance(self._cpu, int) else _isolated(self.name, record))
         self._suite.install(self._machine)
         return record
 
@@ -106,8 +112,7 @@ def wire(home: Home, state: SessionState, recipe: Recipe) -> Rig:
     builder, tree = kernel_builder(home, folder / "build", state.repo, recipe, good=state.range.good.id)
     suite = SuiteRunner(recipe.benchmark, _pinned_suite(home, folder / "suite"))
     machines: dict[str, Machine] = {
-        part.name: MeasuringMachine(lab_machine(part, folder / "machines" / part.name, state.name), suite)
-        for part in recipe.machines
+        part.name: _measuring(part, recipe, folder, session=state.name, suite=suite) for part in recipe.machines
     }
     return Rig(
         builder=builder,
@@ -140,7 +145,30 @@ def image_cache(home: Home) -> ImageCache:
 def measuring_machine(home: Home, part: EmbeddedPart | SshPart, recipe: Recipe, folder: Path) -> MeasuringMachine:
     """One machine with the suite of a session's folder on it. Raises UsageError for a test that there is not."""
     suite = SuiteRunner(recipe.benchmark, _pinned_suite(home, folder / "suite"))
-    return MeasuringMachine(lab_machine(part, folder / "machines" / part.name, folder.name), suite)
+    return _measuring(part, recipe, folder, session=folder.name, suite=suite)
+
+
+def _measuring(
+    part: EmbeddedPart | SshPart, recipe: Recipe, folder: Path, *, session: str, suite: SuiteRunner
+) -> MeasuringMachine:
+    cpu = None
+    if isinstance(part, SshPart):
+        part = part.model_copy(update={"prepare": part.prepare.over(recipe.prepare)})
+        cpu = part.prepare.cpu
+    return MeasuringMachine(lab_machine(part, folder / "machines" / part.name, session), suite, cpu=cpu)
+
+
+def _isolated(name: str, record: BootRecord) -> int:
+    """The first CPU that the booted kernel keeps for those who name it. Raises MachineError if there is none."""
+    listed = dict(record.facts.pairs).get("isolated", "")
+    first = listed.replace("-", ",").split(",")[0]
+    if not first.isdecimal():
+        raise MachineError(
+            f"{name}: prepare.cpu is isolated, but no CPU of the running kernel is",
+            details=f"command line: {dict(record.facts.pairs).get('cmdline', 'unknown')}",
+            resolution="Say which in its entry: cmdline: isolcpus=1; then resume.",
+        )
+    return int(first)
 
 
 def lab_machine(part: EmbeddedPart | SshPart, folder: Path, session: str) -> EmbeddedMachine | PhysicalMachine:

@@ -1,6 +1,7 @@
 """A physical lab machine over SSH: leased, rebooted into one kernel after the other, returned to its default."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from bisector.lab import proof
@@ -10,6 +11,7 @@ from bisector.lab.bringup import BringUp
 from bisector.lab.console import ConsoleFile, ConsoleText
 from bisector.lab.jobs import Jobs
 from bisector.lab.lease import Lease, LeaseError, new_token, this_controller
+from bisector.lab.prepare import Preparation
 from bisector.lab.process import GuestProcess, end_left_over
 from bisector.lab.reboot import OnWait, Rebooter, Running, UnreachableError, running_now
 from bisector.lab.root import Root
@@ -52,7 +54,8 @@ class PhysicalMachine:
         )
         self._rebooter = Rebooter(config, self._root, may_touch=self._may_touch)
         self._jobs = Jobs(self._shell, check=self.check, reconnect_s=config.boot_timeout_s)
-        self._quiet_jobs = QuietJobs(self._jobs, self._require_ours_alone)
+        self._quiet_jobs = QuietJobs(self._jobs, self._require_ours_alone, name=config.name)
+        self._preparation = Preparation(self._root, config.prepare, state_folder=config.state_folder)
         self._console_process = GuestProcess(self._folder / "console.json")
         self._console: ConsoleFile | None = None
         self._image: KernelImage | None = None
@@ -100,6 +103,7 @@ class PhysicalMachine:
             raise
         self._take_lease()
         end_left_over_jobs(self._root)
+        self._set_back()
         self._method.disarm()
 
     def boot(self, image: KernelImage, *, console: Path, on_progress: OnProgress) -> BootRecord:
@@ -120,7 +124,9 @@ class PhysicalMachine:
         here = self._prepare(on_wait)
         self._follow_console(console)
         running = self._bring_up.bring_up(image, here, on_wait)
-        facts = self._facts(running)
+        prepared = self._preparation.apply()
+        # Asked again: a fact is what holds while it measures.
+        facts = self._facts(proof.ask(self._shell) if prepared else running, prepared)
         require_alone(self._shell, self._config.ignore_logins)
         self._lease.renew()
         self._proven_boot = running.boot_id
@@ -179,6 +185,7 @@ class PhysicalMachine:
 
     def _give_back(self) -> None:
         self._lease.renew()
+        self._set_back()
         self._method.disarm()
         here = running_now(self._root)
         if self._bring_up.away or here.mark:
@@ -241,9 +248,9 @@ class PhysicalMachine:
             details="\n".join(fault.lines) if fault else f"boot id {here.boot_id}, was {proven}",
         )
 
-    def _require_ours_alone(self) -> None:
+    def _require_ours_alone(self) -> int:
         self._lease.renew()
-        require_alone(self._shell, self._config.ignore_logins)
+        return require_alone(self._shell, self._config.ignore_logins)
 
     def _may_touch(self) -> None:
         """Before anything that ends what runs there. A machine that cannot be asked is one that we hold still."""
@@ -251,6 +258,11 @@ class PhysicalMachine:
             self._lease.renew()
         except ConnectError:
             return
+
+    def _set_back(self) -> None:
+        # Best effort: the reboot to the default kernel sets back most of it.
+        with suppress(MachineError):
+            self._preparation.restore()
 
     def _take_lease(self) -> None:
         self._lease.take()
@@ -278,8 +290,10 @@ class PhysicalMachine:
         if console is not None:
             console.finish()
 
-    def _facts(self, running: proof.RunningKernel) -> MachineFacts:
+    def _facts(self, running: proof.RunningKernel, prepared: str) -> MachineFacts:
         facts = dict(running.facts)
+        if prepared:
+            facts["prepared"] = prepared
         words = facts.get("cmdline", "").split()
         facts["cmdline"] = " ".join(word for word in words if not word.startswith(_OF_THIS_BOOT))
         facts["boot method"] = self._config.boot.condition

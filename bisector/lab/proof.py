@@ -25,8 +25,15 @@ say cpuinfo sed /^$/q /proc/cpuinfo
 say cmdline cat /proc/cmdline
 say clocksource cat /sys/devices/system/clocksource/clocksource0/current_clocksource
 say thp cat /sys/kernel/mm/transparent_hugepage/enabled
-say governor cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor
+say thp_defrag cat /sys/kernel/mm/transparent_hugepage/defrag
+say governor sh -c 'cat /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor | sort -u'
 say boost cat /sys/devices/system/cpu/cpufreq/boost
+say no_turbo cat /sys/devices/system/cpu/intel_pstate/no_turbo
+say aslr cat /proc/sys/kernel/randomize_va_space
+say cpus cat /sys/devices/system/cpu/online
+say isolated cat /sys/devices/system/cpu/isolated
+say nohz_full cat /sys/devices/system/cpu/nohz_full
+say memmap sh -c 'cd /sys/firmware/memmap && for m in *; do echo $(cat "$m/start" "$m/end" "$m/type"); done'
 say smt cat /sys/devices/system/cpu/smt/control
 say mitigations grep -H . -r /sys/devices/system/cpu/vulnerabilities
 say again cat /proc/sys/kernel/random/boot_id
@@ -119,21 +126,39 @@ def _facts(answers: dict[str, str]) -> Iterator[tuple[str, str]]:
         for key, colon, value in (line.partition(":") for line in answers.get("cpuinfo", "").splitlines())
         if colon
     }
-    chosen = re.search(r"\[(.+?)\]", answers.get("thp", ""))
     mitigations = [
         path.rpartition("/")[2] + "=" + state.strip()
         for path, _, state in (line.partition(":") for line in answers.get("mitigations", "").splitlines())
     ]
     facts = {
-        "boost": answers.get("boost", ""),
+        "aslr": answers.get("aslr", ""),
+        "boost": answers.get("boost", "") or {"0": "1", "1": "0"}.get(answers.get("no_turbo", ""), ""),
         # For its first second a kernel calls the same counter "tsc-early".
         "clocksource": answers.get("clocksource", "").removesuffix("-early"),
         "cmdline": answers.get("cmdline", ""),
         "cpu": cpu.get("model name", ""),
-        "governor": answers.get("governor", ""),
+        "cpus": answers.get("cpus", ""),
+        "governor": " ".join(answers.get("governor", "").split()),
+        "isolated": answers.get("isolated", ""),
+        "memory_mib": _memory_mib(answers.get("memmap", "")),
         "microcode": cpu.get("microcode", ""),
         "mitigations": "; ".join(sorted(mitigations)),
+        "nohz_full": answers.get("nohz_full", "").removeprefix("(null)"),
         "smt": answers.get("smt", ""),
-        "thp": chosen[1] if chosen else "",
+        "thp": _chosen(answers.get("thp", "")),
+        "thp_defrag": _chosen(answers.get("thp_defrag", "")),
     }
     yield from ((name, value) for name, value in sorted(facts.items()) if value)
+
+
+def _chosen(choice: str) -> str:
+    """Of "always [madvise] never" what stands in brackets."""
+    found = re.search(r"\[(.+?)\]", choice)
+    return found[1] if found else ""
+
+
+def _memory_mib(memmap: str) -> str:
+    """The memory that the firmware gave, which does not hang on the kernel as MemTotal does."""
+    ranges = [line.split(maxsplit=2) for line in memmap.splitlines()]
+    size = sum(int(r[1], 16) + 1 - int(r[0], 16) for r in ranges if len(r) == 3 and r[2] == "System RAM")
+    return str(size >> 20) if size else ""

@@ -13,7 +13,7 @@ from bisector.lab.reboot import running_now
 from bisector.lab.root import Root
 from bisector.lab.ssh import Limits, Shell
 from bisector.lab.target import target_of
-from bisector.lab.watch import require_alone
+from bisector.lab.watch import conditions, require_alone
 from bisector.model.errors import BisectorError
 from bisector.recipe.machines import KexecBoot, SshMachine
 
@@ -21,6 +21,12 @@ _TOOLS = (
     *("sh", "setsid", "mkfifo", "sha256sum", "base64", "tr", "grep", "awk", "ln", "who"),
     *("uname", "df", "cmp", "date", "stat", "sed", "env"),
 )
+
+
+# Of the folder that is there, or will be made in.
+_SPACE = 'p=$1; while [ ! -d "$p" ]; do p=${p%/*}; p=${p:-/}; done; df -P -k "$p" | tail -n 1'
+_FEW_MIB = 32
+_BUSY_LOAD = 0.5
 
 
 class Grade(StrEnum):
@@ -66,9 +72,12 @@ class Survey:
             ("uploads", self._uploads),
             ("lease", self._lease),
             ("alone", self._alone),
+            ("space", self._space),
+            ("quiet", self._quiet),
             ("default kernel", self._default_kernel),
             ("one-shot boot", self._one_shot),
             ("proof", self._proof),
+            ("governor", self._governor),
             ("power", self._power),
             ("console", self._console),
         ):
@@ -78,6 +87,10 @@ class Survey:
         """What the machine says of itself and of the kernel it runs. Raises MachineError."""
         self._connect()
         return proof.ask(self._connected)
+
+    def conditions(self) -> dict[str, str]:
+        """What changes by itself: load, temperature. Raises MachineError."""
+        return conditions(self._connected)
 
     @property
     def root(self) -> Root:
@@ -139,8 +152,37 @@ class Survey:
         return str(holding)
 
     def _alone(self) -> str:
-        require_alone(self._connected, self._machine.ignore_logins)
-        return "nobody else is logged in"
+        throttled = require_alone(self._connected, self._machine.ignore_logins)
+        return "nobody else is logged in" + (f"; throttled {throttled} times since the boot" if throttled else "")
+
+    def _space(self) -> tuple[Grade, str, str] | str:
+        free = {}
+        for place in ("/boot", self._machine.state_folder):
+            said = self._connected.check(("sh", "-c", _SPACE, "space", place), timeout_s=30)
+            free[place] = int(said.split()[3]) // 1024
+        told = ", ".join(f"{place} {mib} MiB free" for place, mib in free.items())
+        if min(free.values()) < _FEW_MIB:
+            return Grade.FAIL, told, f"A kernel needs {_FEW_MIB} MiB: remove what the machine does not need."
+        return told
+
+    def _quiet(self) -> tuple[Grade, str, str] | str:
+        now = conditions(self._connected)
+        told = ", ".join(f"{name} {value}" for name, value in now.items())
+        if float(now.get("load", "0")) > _BUSY_LOAD:
+            return Grade.NOTE, told, "Something is at work there: find it and stop it, or its runs scatter."
+        return told
+
+    def _governor(self) -> tuple[Grade, str, str] | str:
+        seen = dict(proof.ask(self._connected).facts).get("governor")
+        wanted = self._machine.prepare.governor
+        if seen is None:
+            return "the kernel has none: the firmware or a hypervisor decides"
+        if wanted is not None:
+            return f"{seen}; {wanted} is set before each measurement, and taken back"
+        if seen != "performance":
+            mend = "In its entry, prepare: {governor: performance} sets it before a run and back after it."
+            return Grade.NOTE, seen, mend
+        return seen
 
     def _default_kernel(self) -> tuple[Grade, str, str] | str:
         running = running_now(self.root)

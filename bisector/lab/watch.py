@@ -1,4 +1,4 @@
-"""Is the machine ours alone while it measures? Asked before and after each job, never during one."""
+"""Is the machine ours alone and at full speed while it measures? Asked before and after each job, never during one."""
 
 import math
 import time
@@ -18,25 +18,42 @@ rm -rf /tmp/bisector-jobs
 """
 
 
+# In one command: each costs a round trip, and a second under emulation.
+_LOOK = "who; echo @@; cat /sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/*_throttle_count 2>/dev/null || :"
+
+_CONDITIONS = "cut -d ' ' -f 1 /proc/loadavg; cat /sys/class/thermal/thermal_zone*/temp 2>/dev/null || :"
+
 _FRESH_S = 3.0
 """How long the look after one job serves as the look before the next."""
 
 
 class QuietJobs:
-    """Jobs whose results count only if nobody else was on the machine and the lease was ours before and after."""
+    """Jobs whose results count only if nothing disturbed the machine.
 
-    def __init__(self, jobs: Jobs, look: Callable[[], None]) -> None:
+    `look` is asked before and after: it raises if somebody else is there or the lease is not ours any more, and tells
+    how often the processor was throttled since the boot.
+    """
+
+    def __init__(self, jobs: Jobs, look: Callable[[], int], *, name: str) -> None:
         self._jobs = jobs
         self._look = look
+        self._name = name
         self._looked_at = -math.inf
+        self._throttled = 0
 
     def run(self, argv: Sequence[str], *, timeout_s: float, on_poll: Callable[[], None] | None = None) -> JobResult:
-        """As `Jobs.run`. Raises MachineError too when somebody else is on the machine: the result is thrown away."""
+        """As `Jobs.run`. Raises MachineError too when the machine was disturbed: the result is thrown away."""
         if time.monotonic() - self._looked_at >= _FRESH_S:
-            self._look()
+            self._throttled = self._look()
         result = self._jobs.run(argv, timeout_s=timeout_s, on_poll=on_poll)
-        self._look()
+        before, self._throttled = self._throttled, self._look()
         self._looked_at = time.monotonic()
+        if self._throttled > before:
+            raise MachineError(
+                f"{self._name}: the processor was throttled during the run: what was measured does not count",
+                details=f"the kernel counted {self._throttled - before} throttlings",
+                resolution="Look at its cooling, or take the boost off (prepare: {boost: false}), then resume.",
+            )
         return result
 
     def forget(self) -> None:
@@ -44,9 +61,13 @@ class QuietJobs:
         self._looked_at = -math.inf
 
 
-def require_alone(shell: Shell, ignored: Collection[str]) -> None:
-    """Raises MachineError when somebody is logged in at a terminal. Our own connections have none."""
-    said = shell.check(("sh", "-c", "who || true"), timeout_s=30)
+def require_alone(shell: Shell, ignored: Collection[str]) -> int:
+    """How often the processor was throttled by heat or power since the boot; 0 where nobody counts.
+
+    Raises MachineError when somebody is logged in at a terminal. Our own connections have none. Source of the counters:
+    the kernel's arch/x86/kernel/cpu/mce/therm_throt.c; that of a package stands in each of its CPUs.
+    """
+    said, _, counters = shell.check(("sh", "-c", _LOOK), timeout_s=30).partition("@@")
     others = [line for line in said.splitlines() if line.strip() and line.split()[0] not in ignored]
     if others:
         raise MachineError(
@@ -54,6 +75,16 @@ def require_alone(shell: Shell, ignored: Collection[str]) -> None:
             details="\n".join(others),
             resolution="Ask them to leave, or name them in the machine's ignore_logins, then resume.",
         )
+    return sum(map(int, counters.split()))
+
+
+def conditions(shell: Shell) -> dict[str, str]:
+    """What changes by itself, for people to read: the load, and the temperature (the hottest, deg C) where told."""
+    said = shell.check(("sh", "-c", _CONDITIONS), timeout_s=30).split()
+    told = {"load": said[0]} if said else {}
+    if heat := [int(word) for word in said[1:] if word.lstrip("-").isdecimal()]:
+        told["temperature"] = f"{max(heat) / 1000:.0f}"
+    return told
 
 
 def end_left_over_jobs(root: Root) -> None:

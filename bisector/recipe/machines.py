@@ -20,6 +20,35 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+Knob = Literal["governor", "boost", "smt", "thp", "aslr", "irq_cpus", "drop_caches"]
+
+
+class Prepare(Part):
+    """What is set on a machine after each proven boot, before it measures; set back before the machine is given back.
+
+    `governor` is of all CPUs, `thp` of transparent huge pages, `irq_cpus` a list of CPUs ("0-1") that take the
+    interrupts that can be moved. `drop_caches` empties the page cache once a boot. A knob that a machine does not have
+    is passed over, and that recorded, unless `required` names it. `cpu` pins the benchmark to that CPU of the machine,
+    or to its first isolated one (isolcpus= on the kernel's command line), whatever the recipe's benchmark says.
+    """
+
+    governor: Text | None = None
+    boost: bool | None = None
+    smt: Literal["on", "off"] | None = None
+    thp: Literal["always", "madvise", "never"] | None = None
+    aslr: bool | None = None
+    irq_cpus: Annotated[str, StringConstraints(pattern=r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$")] | None = None
+    drop_caches: bool = False
+    cpu: Annotated[int, Field(ge=0)] | Literal["isolated"] | None = None
+    required: tuple[Knob, ...] = ()
+
+    def over(self, other: "Prepare") -> "Prepare":
+        """This preparation, with the other's where this one says nothing."""
+        said = {name: getattr(self, name) for name in self.model_fields_set if name != "required"}
+        required = tuple(dict.fromkeys((*other.required, *self.required)))
+        return other.model_copy(update={**said, "required": required})
+
+
 class EmbeddedMachine(Part):
     """The QEMU machine that the tool brings along. `clock: instructions` is icount: nearly no noise."""
 
@@ -172,6 +201,7 @@ class SshMachine(_Host):
     """How long the old kernel may take to go down after a reboot was ordered."""
     facts: dict[str, Text] = {}
     ignore_logins: tuple[Text, ...] = ()
+    prepare: Prepare = Prepare()
     lease_h: PositiveFloat = 2.0
     state_folder: Folder = "/var/lib/bisector"
     """Where the machine keeps the lease and uploaded kernels: it must survive a reboot."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from bisector.recipe.machines import EmbeddedMachine as EmbeddedMachine
-from bisector.recipe.machines import Machine, Name, Part, PositiveFloat, PositiveInt, Text
+from bisector.recipe.machines import Machine, Name, Part, PositiveFloat, PositiveInt, Prepare, Text
 from bisector.recipe.machines import SshMachine as SshMachine
 
 
@@ -52,7 +52,10 @@ class SearchPart(Part):
 
 
 class Recipe(Part):
-    """The whole of it. `good` and `bad` are revisions of `repo` (a path relative to the recipe's folder)."""
+    """The whole of it. `good` and `bad` are revisions of `repo` (a path relative to the recipe's folder).
+
+    `prepare` is for all machines that are reached over SSH; what a machine's own says goes before it.
+    """
 
     name: Name
     repo: Text
@@ -61,6 +64,7 @@ class Recipe(Part):
     kernel: KernelPart = KernelPart()
     benchmark: BenchmarkPart = BenchmarkPart()
     machines: Annotated[tuple[Machine, ...], Field(min_length=1)]
+    prepare: Prepare = Prepare()
     search: SearchPart = SearchPart()
 
     @model_validator(mode="after")

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bisector.model.outcome import Outcome
-from bisector.recipe.schema import Recipe
+from bisector.recipe.schema import Recipe, SshMachine
 from bisector.session.evidence import measured_looks
 from bisector.session.state import Build, SessionState
 
@@ -47,6 +47,7 @@ class Method:
     boots_per_commit: tuple[int, int] | None
     runs_per_boot: tuple[int, int] | None
     cpu: int | None
+    pinning: str
     counts_instructions: bool
 
 
@@ -77,8 +78,25 @@ def method_of(state: SessionState, recipe: Recipe) -> Method:
         boots_per_commit=(min(boots), max(boots)) if boots else None,
         runs_per_boot=(min(runs), max(runs)) if runs else None,
         cpu=recipe.benchmark.cpu,
+        pinning=pinning(recipe),
         counts_instructions=all(machine.clock == "instructions" for machine in recipe.machines),
     )
+
+
+def pinning(recipe: Recipe) -> str:
+    """On which CPU the benchmark runs, in words: the recipe's, or what a machine's preparation says instead."""
+    cpus = {}
+    for machine in recipe.machines:
+        cpu: int | str | None = None
+        if isinstance(machine, SshMachine):
+            cpu = machine.prepare.over(recipe.prepare).cpu
+        cpus[machine.name] = recipe.benchmark.cpu if cpu is None else cpu
+    words = {name: "the first isolated CPU" if cpu == "isolated" else f"CPU {cpu}" for name, cpu in cpus.items()}
+    if set(cpus.values()) == {None}:
+        return "not pinned to a CPU"
+    if len(set(words.values())) == 1:
+        return f"pinned to {next(iter(words.values()))}"
+    return "pinned to " + ", ".join(f"{word} ({name})" for name, word in words.items())
 
 
 def _builds(state: SessionState) -> list[tuple[float, float]]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from bisector.model.sample import Sample
 from bisector.recipe.schema import Recipe
+from bisector.report.counts import pinning
 from bisector.report.summary import recipe_of
 from bisector.report.text import deviation
 from bisector.report.words import between, count, duration, interval, iso, number, signed, wrap
@@ -58,12 +59,7 @@ def qualified_text(report: Report) -> str:
     lines += _row("values", ", ".join(number(value) for value in seen.values))
     lines.append("")
     lines += _row("between runs", _runs(seen))
-    low, high = seen.boot_sd_interval_percent
-    lines += _row(
-        "between boots",
-        f"{deviation(seen.boot_sd_seen_percent)}, at 95 % {deviation(low)} to {deviation(high)}; "
-        f"a hunt would take it for {deviation(seen.boot_sd_percent)} after so few",
-    )
+    lines += _row("between boots", _boots(seen))
     lines += _row("drift", _drift(seen))
     lines += _row("modes", _modes(seen.modes))
     lines += _row(
@@ -84,13 +80,12 @@ def _head(report: Report) -> list[str]:
     metric = recipe.benchmark.test
     if first is not None:
         metric += f", {first.unit}, {'higher' if first.higher_is_better else 'lower'} is better"
-    pinned = "not pinned to a CPU" if recipe.benchmark.cpu is None else f"pinned to CPU {recipe.benchmark.cpu}"
     worked_s = state.last_at - state.started_at - state.paused_s
     return [
         f"A/A test of {machine.name} ({machine.kind}, clock: {machine.clock}): "
         f"one kernel, {count(len(looks), 'boot')}, {runs} a boot, {duration(worked_s)}",
         *_row("kernel", state.range.commits[0].short + ("" if image is None else f", {image.release}")),
-        *_row("metric", f"{metric}, {pinned}"),
+        *_row("metric", f"{metric}, {pinning(recipe)}"),
     ]
 
 
@@ -104,6 +99,14 @@ def _runs(seen: Qualified) -> str:
         wildest = _fine(seen.wildest_percent)
         told += f"; {count(seen.wild_runs, 'wild run')} of {seen.total_runs}, the wildest {wildest} off its boot"
     return told
+
+
+def _boots(seen: Qualified) -> str:
+    low, high = seen.boot_sd_interval_percent
+    told = f"{deviation(seen.boot_sd_seen_percent)}, at 95 % {deviation(low)} to {deviation(high)}"
+    if seen.boot_sd_seen_percent == 0:
+        told = f"none to be seen beside the runs, at 95 % below {deviation(high)}"
+    return f"{told}; a hunt would take it for {deviation(seen.boot_sd_percent)} after so few"
 
 
 def _drift(seen: Qualified) -> str:

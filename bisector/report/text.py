@@ -255,7 +255,7 @@ def _method_lines(summary: Summary) -> list[str]:
     parts = [f"How it was measured: {boots} a commit, {runs} a boot"]
     if seen is not None and seen.boot_sd_percent is not None and seen.run_sd_percent is not None:
         parts.append(f"between boots {deviation(seen.boot_sd_percent)}, within {deviation(seen.run_sd_percent)}")
-    parts.append("not pinned to a CPU" if how.cpu is None else f"pinned to CPU {how.cpu}")
+    parts.append(how.pinning)
     if how.counts_instructions:
         parts.append("on a clock that counts instructions, not time or cache misses")
     lines = wrap(", ".join(parts) + ".", indent="    ", first="")

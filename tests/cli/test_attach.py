@@ -56,8 +56,18 @@ def test_a_new_machine_is_looked_at_proven_and_its_entry_written(run: Callable, 
     assert list(machine.facts) == ["cpu"]
     lines = [line for line in said.out.splitlines() if line.startswith(("pass", "note", "fail"))]
     assert [line[6:20].strip() for line in lines] == [
-        *("host key", "login", "root", "boot method", "programs", "uploads", "lease", "alone", "default kernel"),
-        *("one-shot boot", "proof", "power", "console", "facts", "one-shot boot", "power"),
+        *("host key", "login", "root", "boot method", "programs", "uploads", "lease", "alone", "space", "quiet"),
+        *(
+            "default kernel",
+            "one-shot boot",
+            "proof",
+            "governor",
+            "power",
+            "console",
+            "facts",
+            "one-shot boot",
+            "power",
+        ),
     ]
     assert "proven: set, booted, cleared" in said.out
     assert "proven: cut, and booted anew" in said.out

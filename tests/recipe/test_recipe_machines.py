@@ -5,7 +5,7 @@ import pytest
 from bisector.model.errors import RecipeError, UsageError
 from bisector.recipe.lab import lab_path, load_lab
 from bisector.recipe.load import load_recipe, parse_recipe
-from bisector.recipe.machines import GrubBoot, SshMachine
+from bisector.recipe.machines import GrubBoot, Prepare, SshMachine
 
 HEAD = "name: hunt\nrepo: linux\ngood: v6.1\nbad: v6.2\nmachines:\n"
 BOX = """\
@@ -143,3 +143,33 @@ def test_the_digest_of_a_recipe_does_not_depend_on_the_private_key(folder: Path)
     before = load_recipe(HEAD + box()).digest
     (folder / "id_lab").write_text("a new key")
     assert load_recipe(HEAD + box()).digest == before
+
+
+def test_what_a_machine_says_of_its_preparation_goes_before_what_the_recipe_says() -> None:
+    prepared = "    prepare: {governor: powersave, boost: false, cpu: isolated, required: [boost]}\n"
+    tail = "prepare: {governor: performance, thp: never, cpu: 2, required: [thp]}\n"
+    recipe = load_recipe(HEAD + box() + prepared + tail).recipe
+    [machine] = recipe.machines
+    assert isinstance(machine, SshMachine)
+    assert machine.prepare.over(recipe.prepare) == Prepare(
+        governor="powersave", boost=False, thp="never", cpu="isolated", required=("thp", "boost")
+    )
+    # "drop_caches: false" is said too, and not only left out.
+    assert not Prepare(drop_caches=False).over(Prepare(drop_caches=True)).drop_caches
+    assert Prepare().over(Prepare(drop_caches=True)).drop_caches
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{irq_cpus: all}", "prepare.irq_cpus"),
+        ("{cpu: first}", "prepare.cpu"),
+        ("{required: [heat]}", "prepare.required"),
+        ("{thp: sometimes}", "prepare.thp"),
+        ("{speed: fast}", "prepare.speed"),
+    ],
+)
+def test_a_preparation_that_makes_no_sense_is_refused_where_it_stands(text: str, words: str) -> None:
+    for error in errors_of(HEAD + box() + f"    prepare: {text}\n"):
+        assert error.startswith("<recipe>:13:")
+        assert words in error
