@@ -10,7 +10,8 @@ import real
 import yaml
 from lab.diskbox import DiskBox
 
-from bisector.model.events import BootFailed, KernelBuilt, MachineTrouble
+from bisector.cli.hunt import prepare
+from bisector.model.events import BootFailed, BuildFailed, KernelBuilt, MachineTrouble
 from bisector.model.kernel import KernelImage
 from bisector.model.outcome import Outcome
 from bisector.session.home import Home
@@ -49,17 +50,17 @@ def write_recipe(folder: Path, box: DiskBox, name: str, good: str | None) -> Pat
     return path
 
 
-def hunt(folder: Path, box: DiskBox, name: str, *, good: str | None = None) -> None:
-    """Hunt from the demonstration's good end, or another, with its kernels.
+def without_kernel(good: str) -> list[str]:
+    """The commits after `good` of which the demonstration has no kernel."""
+    command = ["git", "-C", str(real.demo_history()), "rev-list", f"{good}..{real.planted()['bad']}"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    built = {facts["commit"] for _, facts in real.built_kernels()}
+    return [commit for commit in listed if commit not in built]
 
-    The answer and the machine's boots are held to what was planted.
-    """
-    default = box.boots[-1]
-    home = Home(folder / "home")
-    home.folder.mkdir()
-    (home.folder / "kernels").symlink_to(real.demo_home() / "kernels")
-    done = subprocess.run(
-        [sys.executable, "-m", "bisector.cli", "start", str(write_recipe(folder, box, name, good)), "--plain"],
+
+def command(home: Home, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "bisector.cli", *arguments],
         env={**os.environ, "BISECTOR_HOME": str(home.folder)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -67,6 +68,30 @@ def hunt(folder: Path, box: DiskBox, name: str, *, good: str | None = None) -> N
         text=True,
         timeout=1700,
     )
+
+
+def hunt(folder: Path, box: DiskBox, name: str, *, good: str | None = None) -> None:
+    """Hunt with the demonstration's kernels, and hold the answer and the machine's boots to what was planted.
+
+    With `good` the range begins there, and commits that the demonstration has no kernel of count as not building: a
+    first build of one would take longer than the hunt.
+    """
+    default = box.boots[-1]
+    home = Home(folder / "home")
+    home.folder.mkdir()
+    (home.folder / "kernels").symlink_to(real.demo_home() / "kernels")
+    recipe = write_recipe(folder, box, name, good)
+    if good is None:
+        done = command(home, "start", str(recipe), "--plain")
+    else:
+        home.create(prepare(home, recipe, ()).started())
+        with home.drive(name) as journal:
+            for commit in without_kernel(good):
+                why = "the demonstration has no kernel of it"
+                journal.append(
+                    BuildFailed(commit=commit, outcome=Outcome.BUILD_FAILED, reason=why, artefact="", duration_s=0.0)
+                )
+        done = command(home, "resume", name, "--plain")
     print(done.stdout)
     assert done.returncode == 0, done.stdout
     told, state = real.planted(), fold(home.read(name).entries)
