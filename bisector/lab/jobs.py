@@ -88,6 +88,9 @@ LOOK_S = 60.0
 """How often it asks the machine whether the keeper lives, which only matters if somebody killed it."""
 
 
+_TRIES_TO_COLLECT = 3
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
     """A job that ended by itself: exit code 0 to 255 (128 + n for signal n), raw output, seconds on our clock."""
@@ -149,7 +152,7 @@ class Jobs:
             raise
         duration_s = time.monotonic() - started
         if state.kind == "ended":
-            return self.collect(job, duration_s=duration_s)
+            return self._collect_surely(job, duration_s)
         said = self._last_words(job)
         self.kill(job)
         if state.kind in ("timed_out", "running"):
@@ -195,6 +198,17 @@ class Jobs:
         stderr = self._shell.read_bytes(f"{job.folder}/stderr")
         self._shell.check(("rm", "-rf", job.folder), timeout_s=30)
         return JobResult(exit_code=state.exit_code, stdout=stdout, stderr=stderr, duration_s=duration_s)
+
+    def _collect_surely(self, job: Job, duration_s: float) -> JobResult:
+        """A connection that is lost only now must not cost the whole run: its result lies there."""
+        for _ in range(_TRIES_TO_COLLECT - 1):
+            try:
+                return self.collect(job, duration_s=duration_s)
+            except MachineError:
+                self._check()
+                self._shell.close()
+                time.sleep(PAUSE_S)
+        return self.collect(job, duration_s=duration_s)
 
     def kill(self, job: Job) -> None:
         """End the job and everything it started, and remove its folder. Raises MachineError if something survives."""

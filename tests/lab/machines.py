@@ -20,7 +20,7 @@ from bisector.lab.ssh import Limits, Target
 from bisector.model.kernel import KernelImage
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-QUICK = Limits(connect_s=5, banner_s=3, auth_s=10, channel_s=5, silence_s=10, transfer_s=20, pulse_s=4)
+QUICK = Limits(connect_s=5, banner_s=3, auth_s=10, channel_s=5, silence_s=10, transfer_s=20, pulse_s=20)
 
 
 def make_key(path: Path) -> str:

@@ -25,7 +25,7 @@ from bisector.session.evidence import measured_looks, skips
 from bisector.session.state import SessionState, Status
 
 COMMITS = 6
-LIMITS = replace(QUICK, connect_s=4, banner_s=4, silence_s=4, pulse_s=2, transfer_s=15)
+LIMITS = replace(QUICK, connect_s=4, banner_s=4, silence_s=6, pulse_s=6, transfer_s=15)
 TRUE_LEVELS = {False: 40150.0, True: 30150.0}
 """What the told suite says of good and bad kernels, in the middle of its noise of 0.5 %."""
 
@@ -206,7 +206,7 @@ def ride_out(seed: int, folder: Path, *, share: float = 0.1, life_limit_s: float
     with small_disk(folder / "box" / "boot"), running_box(folder / "box") as box, proxy_to(box.port) as proxy:
         storm = Storm(seed, box, proxy, folder / "hunt", share=share)
         console = f"exec tail -n 0 -F {box.console}" if chance.random() < 0.5 else None
-        changes = {"shutdown_timeout_s": 2.0, "boot_timeout_s": 8.0, "console": console, "port": proxy.listens_at}
+        changes = {"shutdown_timeout_s": 3.0, "boot_timeout_s": 12.0, "console": console, "port": proxy.listens_at}
         hunt = BoxHunt(
             folder / "hunt",
             [box],

@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 # Between this computer and the jump host, and beyond it, where only a question over SSH can tell.
-LIMITS = Limits(connect_s=4, banner_s=4, auth_s=10, channel_s=4, silence_s=4, transfer_s=15, pulse_s=2)
+LIMITS = Limits(connect_s=4, banner_s=4, auth_s=10, channel_s=4, silence_s=6, transfer_s=15, pulse_s=6)
 
 
 def test_a_hunt_on_three_machines_finishes_on_two_when_one_is_cut_off_for_good(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_a_hunt_on_three_machines_finishes_on_two_when_one_is_cut_off_for_good(t
                 cut_at.append(len(seen))
                 lab.cut_off(lost)
 
-        reached = {box.name: lab.entry(box, boot_timeout_s=6.0) for box in lab.boxes}
+        reached = {box.name: lab.entry(box, boot_timeout_s=10.0) for box in lab.boxes}
         hunt = BoxHunt(
             tmp_path / "hunt",
             lab.boxes,
@@ -73,5 +73,5 @@ def test_a_machine_that_vanishes_behind_its_jump_host_is_noticed_in_time(tmp_pat
         begun = time.monotonic()
         with pytest.raises(Exception, match="was lost"):
             machine.shell.run(("sleep", "300"), timeout_s=400)
-        assert time.monotonic() - begun < 15
+        assert time.monotonic() - begun < 30
         machine.shell.close()

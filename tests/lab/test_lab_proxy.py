@@ -12,11 +12,13 @@ from lab.fakebox import DEFAULT_RELEASE, FakeBox, fake_kernel
 from lab.machines import QUICK, Sshd, some_seconds
 from lab.proxy import Proxy, proxy_to
 
+from bisector.lab.jobs import Jobs
 from bisector.lab.physical import PhysicalMachine
 from bisector.lab.ssh import ConnectError, Limits, Shell
 from bisector.model.errors import MachineError
 
-PULSE = replace(QUICK, pulse_s=1.0)
+# The answer has half as long: a busy computer may need seconds for it.
+PULSE = replace(QUICK, pulse_s=4.0)
 
 
 @pytest.fixture
@@ -40,7 +42,7 @@ def test_a_frozen_connection_is_noticed_long_before_the_command_would_end(sshd: 
     shell = shell_through(proxy, sshd)
     shell.connect()
     threading.Timer(0.3, proxy.freeze).start()
-    with within(12), pytest.raises(MachineError, match="was lost"):
+    with within(25), pytest.raises(MachineError, match="was lost"):
         shell.run(("sleep", "500"), timeout_s=600)
     proxy.thaw()
     assert shell.check(("echo", "back"), timeout_s=20) == "back\n"
@@ -51,7 +53,7 @@ def test_a_frozen_connection_is_noticed_while_a_job_is_awaited(sshd: Sshd, proxy
     shell = shell_through(proxy, sshd)
     shell.connect()
     threading.Timer(0.3, proxy.freeze).start()
-    with within(12), pytest.raises(MachineError, match="was lost"):
+    with within(25), pytest.raises(MachineError, match="was lost"):
         shell.follow(("sleep", some_seconds()), timeout_s=600, tick=lambda: None, tick_s=0.1)
     proxy.thaw()
 
@@ -64,8 +66,8 @@ def test_the_limits_notice_a_dead_machine_within_a_minute() -> None:
 
 
 def test_a_living_machine_that_is_silent_for_long_is_left_alone(sshd: Sshd, proxy: Proxy) -> None:
-    shell = shell_through(proxy, sshd, replace(QUICK, pulse_s=0.3))
-    assert shell.check(("sh", "-c", "sleep 3; echo done"), timeout_s=20) == "done\n"
+    shell = shell_through(proxy, sshd, replace(QUICK, pulse_s=2.0))
+    assert shell.check(("sh", "-c", "sleep 5; echo done"), timeout_s=20) == "done\n"
     assert proxy.accepted == 1
     shell.close()
 
@@ -73,7 +75,7 @@ def test_a_living_machine_that_is_silent_for_long_is_left_alone(sshd: Sshd, prox
 def test_a_server_that_accepts_and_says_nothing_ends_in_time_and_is_out_of_reach(sshd: Sshd, proxy: Proxy) -> None:
     proxy.swallow()
     shell = shell_through(proxy, sshd, replace(QUICK, banner_s=1))
-    with within(10), pytest.raises(ConnectError) as caught:
+    with within(25), pytest.raises(ConnectError) as caught:
         shell.connect()
     assert caught.value.stage == "reach"
 
@@ -102,7 +104,7 @@ def test_an_upload_cut_in_the_middle_leaves_the_old_file_and_nothing_else(
 
     proxy.on_upload = cut
     shell = shell_through(proxy, sshd, replace(PULSE, transfer_s=60))
-    with within(25), pytest.raises(MachineError):
+    with within(60), pytest.raises(MachineError):
         shell.put(tmp_path / "new", str(folder / "image"))
     assert cuts
     proxy.thaw()
@@ -110,6 +112,27 @@ def test_an_upload_cut_in_the_middle_leaves_the_old_file_and_nothing_else(
     # The next one succeeds.
     shell.put(tmp_path / "new", str(folder / "image"))
     assert (folder / "image").read_bytes() == (tmp_path / "new").read_bytes()
+    shell.close()
+
+
+def test_scenario_09_a_connection_lost_while_a_result_is_fetched_does_not_cost_the_run(
+    sshd: Sshd, proxy: Proxy, tmp_path: Path
+) -> None:
+    class Struck(Shell):
+        fetched = 0
+
+        def read_bytes(self, remote: str, *, limit_bytes: int = 64 << 20) -> bytes:
+            self.fetched += 1
+            if self.fetched == 1:
+                proxy.reset()
+            return super().read_bytes(remote, limit_bytes=limit_bytes)
+
+    shell = Struck(replace(sshd.target, port=proxy.listens_at), limits=PULSE)
+    times = tmp_path / "times"
+    result = Jobs(shell, root=str(tmp_path / "jobs")).run(("sh", "-c", f"echo once >>{times}; echo done"), timeout_s=60)
+    assert result.stdout == b"done\n"
+    assert times.read_text() == "once\n"
+    assert shell.fetched >= 2
     shell.close()
 
 
@@ -122,7 +145,7 @@ def before_box(box: FakeBox) -> Iterator[Proxy]:
 def machine_behind(proxy: Proxy, box: FakeBox, tmp_path: Path, **changes: object) -> PhysicalMachine:
     (tmp_path / "hunt").mkdir(exist_ok=True)
     (tmp_path / "hunt" / "one-shot-proven").touch()
-    config = box.config(port=proxy.listens_at, boot_timeout_s=8.0, **changes)
+    config = box.config(port=proxy.listens_at, boot_timeout_s=15.0, **changes)
     return PhysicalMachine(config, tmp_path / "hunt", session="hunt", limits=PULSE)
 
 
@@ -141,7 +164,7 @@ def test_scenario_08_a_connection_lost_in_the_reboot_command_is_no_error(
             threading.Timer(2.0, before_box.thaw).start()
 
     box.on_order = lose
-    with within(40):
+    with within(90):
         record = machine.boot(image, console=tmp_path / "console", on_progress=lambda _: None)
     assert record.boot_id == box.boot_id
     assert box.boots[1:] == [f"reboot: {image.release}"]
@@ -158,7 +181,7 @@ def test_scenario_09_a_job_outlives_a_network_that_fails_in_the_middle_and_runs_
     threading.Timer(0.7, getattr(before_box, how)).start()
     threading.Timer(4.0, before_box.thaw).start()
     times = box.root / "times"
-    with within(40):
+    with within(90):
         result = machine.jobs.run(("sh", "-c", "echo once >>/mnt/times; sleep 2; echo done"), timeout_s=60)
     assert result.stdout == b"done\n"
     assert times.read_text() == "once\n"
@@ -172,6 +195,6 @@ def test_a_machine_is_given_back_although_the_network_fails_at_that_moment(
     machine.boot(fake_kernel(tmp_path, 1), console=tmp_path / "console", on_progress=lambda _: None)
     before_box.freeze()
     threading.Timer(4.0, before_box.thaw).start()
-    with within(40):
+    with within(90):
         machine.release()
     assert (box.release, box.leased) == (DEFAULT_RELEASE, False)
