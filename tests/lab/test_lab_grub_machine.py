@@ -44,7 +44,7 @@ def images(default: KernelImage) -> list[KernelImage]:
 
 @pytest.fixture(scope="module")
 def switched_on(default: KernelImage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DiskBox]:
-    box = make_grub_box(tmp_path_factory.mktemp("grub"), default)
+    box = make_grub_box(tmp_path_factory.mktemp("grub"), default, clock="instructions")
     try:
         box.start()
         yield box
