@@ -35,12 +35,12 @@ def after_what_does_not_build() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1]
 
 
-def write_recipe(folder: Path, box: DiskBox, name: str, good: str | None) -> Path:
+def write_recipe(folder: Path, box: DiskBox, name: str, good: str) -> Path:
     """The demonstration's, for a machine of the machines file; short, because this machine has next to no noise."""
     (folder / "lab.yaml").write_text(yaml.safe_dump({"machines": [box.config().model_dump(mode="json")]}))
     recipe = yaml.safe_load(DEMO.read_text())
     recipe["name"] = name
-    recipe["good"] = good or recipe["good"]
+    recipe["good"] = good
     recipe["repo"] = str(real.demo_history())
     recipe["kernel"]["fragments"] = [str(DEMO.parent / fragment) for fragment in recipe["kernel"]["fragments"]]
     recipe["benchmark"] = {"test": "page_test", "sample_ms": 400}
@@ -70,28 +70,26 @@ def command(home: Home, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def hunt(folder: Path, box: DiskBox, name: str, *, good: str | None = None) -> None:
+def hunt(folder: Path, box: DiskBox, name: str) -> None:
     """Hunt with the demonstration's kernels, and hold the answer and the machine's boots to what was planted.
 
-    With `good` the range begins there, and commits that the demonstration has no kernel of count as not building: a
-    first build of one would take longer than the hunt.
+    Commits that the demonstration has no kernel of count as not building: a first build would take longer than the
+    hunt.
     """
     default = box.boots[-1]
     home = Home(folder / "home")
     home.folder.mkdir()
     (home.folder / "kernels").symlink_to(real.demo_home() / "kernels")
+    good = after_what_does_not_build()
     recipe = write_recipe(folder, box, name, good)
-    if good is None:
-        done = command(home, "start", str(recipe), "--plain")
-    else:
-        home.create(prepare(home, recipe, ()).started())
-        with home.drive(name) as journal:
-            for commit in without_kernel(good):
-                why = "the demonstration has no kernel of it"
-                journal.append(
-                    BuildFailed(commit=commit, outcome=Outcome.BUILD_FAILED, reason=why, artefact="", duration_s=0.0)
-                )
-        done = command(home, "resume", name, "--plain")
+    home.create(prepare(home, recipe, ()).started())
+    with home.drive(name) as journal:
+        for commit in without_kernel(good):
+            why = "the demonstration has no kernel of it"
+            journal.append(
+                BuildFailed(commit=commit, outcome=Outcome.BUILD_FAILED, reason=why, artefact="", duration_s=0.0)
+            )
+    done = command(home, "resume", name, "--plain")
     print(done.stdout)
     assert done.returncode == 0, done.stdout
     told, state = real.planted(), fold(home.read(name).entries)
