@@ -88,7 +88,7 @@ def test_a_guest_that_hangs_fails_to_boot_after_the_recipes_time(lab: Lab) -> No
     image = tiny_kernel(lab.folder / "bzImage", "starting\r\nlast words\r\n", then=HANG)
     words: list[str] = []
     with pytest.raises(KernelError) as caught:
-        lab.machine(boot_timeout_s=2.0).boot(
+        lab.machine(boot_timeout_s=6.0).boot(
             image, console=lab.console, on_progress=lambda progress: words.append(progress.text)
         )
     assert caught.value.outcome is Outcome.BOOT_FAILED
