@@ -25,7 +25,9 @@ _TOOLS = (
 
 # Of the folder that is there, or will be made in.
 _SPACE = 'p=$1; while [ ! -d "$p" ]; do p=${p%/*}; p=${p:-/}; done; df -P -k "$p" | tail -n 1'
-_FEW_MIB = 32
+# A kernel and its initramfs in /boot; the suite, its outputs and the lease in the state folder.
+_KERNEL_MIB = 32
+_STATE_MIB = 8
 _BUSY_LOAD = 0.5
 
 
@@ -156,13 +158,15 @@ class Survey:
         return "nobody else is logged in" + (f"; throttled {throttled} times since the boot" if throttled else "")
 
     def _space(self) -> tuple[Grade, str, str] | str:
+        needed = {"/boot": _KERNEL_MIB, self._machine.state_folder: _STATE_MIB}
         free = {}
-        for place in ("/boot", self._machine.state_folder):
+        for place in needed:
             said = self._connected.check(("sh", "-c", _SPACE, "space", place), timeout_s=30)
             free[place] = int(said.split()[3]) // 1024
         told = ", ".join(f"{place} {mib} MiB free" for place, mib in free.items())
-        if min(free.values()) < _FEW_MIB:
-            return Grade.FAIL, told, f"A kernel needs {_FEW_MIB} MiB: remove what the machine does not need."
+        short = [f"{place} needs {mib} MiB" for place, mib in needed.items() if free[place] < mib]
+        if short:
+            return Grade.FAIL, told, f"{' and '.join(short)}: remove what the machine does not need."
         return told
 
     def _quiet(self) -> tuple[Grade, str, str] | str:
