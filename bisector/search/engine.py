@@ -11,7 +11,7 @@ from bisector.search.belief import Belief
 from bisector.search.gate import Gate, GateVerdict
 from bisector.search.graph import Graph
 from bisector.search.pending import gate_covered
-from bisector.search.plan import boots_for_all, next_look, splits, splitting, testable
+from bisector.search.plan import Proposal, boots_for_all, next_look, splits, splitting, testable
 from bisector.search.situation import Situation, situation, spent
 from bisector.search.stall import STALL_BOOTS, learned_nothing, slope_of
 from bisector.search.types import Costs, Evidence, Finding, Look, Options, Wait
@@ -235,7 +235,9 @@ def _accuse(now: Situation, costs: Costs, accused: int, mass: float, audit: Audi
         if not sure:
             return None
         return _set(
-            now, _range_around(now, accused), say.refuted(now.readings, _ends(now)[0], audit) + _outlook(now, costs)
+            now,
+            _range_around(now, accused),
+            say.refuted(now.readings, _ends(now)[0], audit) + _outlook(now, _best_look(now, costs)),
         )
     if spent(now.evidence, now.options):
         unproven = _range_around(now, accused, believe_marks=True)
@@ -297,7 +299,7 @@ def _ended(now: Situation, costs: Costs) -> Finding | None:
     if spent(now.evidence, now.options):
         chosen = credible(now.belief, now.options.confidence)
         state = f"{len(chosen)} commits remain possible"
-        return _set(now, chosen, say.spent(now.evidence, now.options, state) + _outlook(now, costs))
+        return _set(now, chosen, say.spent(now.evidence, now.options, state) + _outlook(now, _best_look(now, costs)))
     if not learned_nothing(now.graph, now.evidence, now.options, now.belief, boots=STALL_BOOTS):
         return None
     slope = slope_of(now.graph, now.readings, now.belief)
@@ -306,19 +308,22 @@ def _ended(now: Situation, costs: Costs) -> Finding | None:
     # A search may just be short of precision: it gets twice the time, and thrice if the budget could still do it.
     if not learned_nothing(now.graph, now.evidence, now.options, now.belief, boots=2 * STALL_BOOTS):
         return None
+    best = _best_look(now, costs)
     stalled = 3 * STALL_BOOTS
     if not learned_nothing(now.graph, now.evidence, now.options, now.belief, boots=stalled):
-        best = next_look(now.graph, now.evidence, now.readings, now.belief, costs)
         if best is not None and boots_for_all(now.belief, best) + len(now.evidence.boots) < now.options.max_boots:
             return None
         stalled = 2 * STALL_BOOTS
     chosen = credible(now.belief, now.options.confidence)
-    return _set(now, chosen, say.stalled(stalled) + _outlook(now, costs))
+    return _set(now, chosen, say.stalled(stalled) + _outlook(now, best))
 
 
-def _outlook(now: Situation, costs: Costs) -> str:
+def _best_look(now: Situation, costs: Costs) -> Proposal | None:
+    return next_look(now.graph, now.evidence, now.readings, now.belief, costs)
+
+
+def _outlook(now: Situation, best: Proposal | None) -> str:
     """What it would take from here, to be put behind a reason."""
-    best = next_look(now.graph, now.evidence, now.readings, now.belief, costs)
     return "" if best is None else say.outlook(now.readings, now.belief, best)
 
 
@@ -352,7 +357,7 @@ def _reference(now: Situation, costs: Costs) -> Look | None:
 
 
 def _search_step(now: Situation, costs: Costs) -> Look | Wait | Finding:
-    proposal = next_look(now.graph, now.evidence, now.readings, now.belief, costs)
+    proposal = _best_look(now, costs)
     if now.evidence.pending and (proposal is None or proposal.bits < WORTH_BESIDE):
         return Wait(reason=say.NOTHING_BESIDE)
     if proposal is None:
