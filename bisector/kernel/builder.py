@@ -11,7 +11,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Protocol
 
-from bisector.kernel import bzimage, elf
+from bisector.kernel import bzimage, elf, modules
 from bisector.kernel.config import config_changes, config_digest, digest_of, parse_config
 from bisector.kernel.diagnose import CLOCK_SKEW
 from bisector.kernel.make import Counter, Make, OverTimeError
@@ -105,6 +105,7 @@ class KernelBuilder:
         self._cache = cache
         self._output = Output(self._folder)
         self._config_folder = self._folder / "config"
+        self._modules = modules.Staging(self._folder / "modules")
         self._cancelled = threading.Event()
         self._busy = threading.Lock()
         self._held: int | None = None
@@ -151,7 +152,7 @@ class KernelBuilder:
         prepared = self._prepare(order)
         key = digest_of([
             _EDITION, self._part.arch, self._source.tree_id(order.commit), order.commit, prepared.base,
-            prepared.toolchain.id,
+            prepared.toolchain.id, *(["modules"] if prepared.good.get("CONFIG_MODULES") == "y" else []),
         ])  # fmt: skip
         stored = self._cache.find(key)
         from_cache = stored is not None
@@ -173,6 +174,7 @@ class KernelBuilder:
             config_changes=config_changes(prepared.good, config),
             duration_s=time.monotonic() - order.started,
             from_cache=from_cache,
+            modules=stored.modules,
         )
 
     def _hold(self) -> None:
@@ -246,7 +248,8 @@ class KernelBuilder:
         make = self._make(order, order.commit, prepared.toolchain)
         last = self._output.last()
         image = self._output.path / _IMAGES[self._part.arch][1]
-        if last is not None and last.whole and last.key == key and image.exists():
+        has_modules = prepared.good.get("CONFIG_MODULES") == "y"
+        if last is not None and last.whole and last.key == key and image.exists() and not has_modules:
             # Only the cache has forgotten it: even a make with nothing to do takes seconds.
             return self._store(make, key, image)
         doubt = ""
@@ -288,8 +291,13 @@ class KernelBuilder:
             write_durably(target, config.encode())
         counter = Counter(on_progress=order.on_progress, expected=stamp.lines_full if full else stamp.lines_step)
         jobs = self._part.jobs or len(os.sched_getaffinity(0))
-        words = [f"-j{jobs}", _IMAGES[self._part.arch][0]]
+        has_modules = modules.are_on(config)
+        words = [f"-j{jobs}", _IMAGES[self._part.arch][0], *(["modules"] if has_modules else [])]
         text = make.run(source, words, outcome=Outcome.BUILD_FAILED, on_line=counter)
+        self._modules.clear()
+        if has_modules:
+            order.say(f"installing the modules of {order.commit[:12]}")
+            self._modules.install(make, source, jobs)
         self._source.verify(order.commit)
         if full:
             return replace(stamp, lines_full=counter.lines), text
@@ -314,7 +322,7 @@ class KernelBuilder:
             return f"its build id is that of {last.commit[:12]}"
         if bzimage.carries(image, build_id) is False:
             return f"the kernel packed in the image is not the vmlinux that was linked, {build_id}"
-        return ""
+        return self._modules.doubt(release)
 
     def _release(self, make: Make) -> str:
         release = (self._output.path / "include/config/kernel.release").read_text().strip()
@@ -335,11 +343,16 @@ class KernelBuilder:
             ) from error
 
     def _store(self, make: Make, key: str, image: Path) -> StoredImage:
-        vmlinux = self._output.path / "vmlinux"
+        vmlinux, blank = self._output.path / "vmlinux", make.commit[:12]
+        release, signature = self._release(make), elf.signature(vmlinux, blank=blank)
+        tree = self._modules.tree(release)
+        if tree is not None:
+            signature = digest_of([signature, modules.signature(tree, self._output.path, blank=blank)])
         facts = {
             "commit": make.commit,
-            "release": self._release(make),
+            "release": release,
             "build_id": self._build_id(vmlinux),
-            "signature": elf.signature(vmlinux, blank=make.commit[:12]),
+            "signature": signature,
         }
-        return self._cache.put(key, image=image, config=(self._output.path / ".config").read_text(), facts=facts)
+        config = (self._output.path / ".config").read_text()
+        return self._cache.put(key, image=image, config=config, facts=facts, modules=tree)

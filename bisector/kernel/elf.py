@@ -6,7 +6,7 @@ Source of the layout: System V ABI (gABI 4.1), chapter 4; notes as in elf(5). 64
 import hashlib
 import mmap
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,12 +50,27 @@ def signature(vmlinux: Path, *, blank: str) -> str:
     `blank` is what differs between commits by our own doing: the twelve digits in the release. Equal signatures mean
     that the two kernels execute the same. Raises ValueError if the file is not ELF.
     """
+    return _digest(vmlinux, blank, lambda section: bool(section.flags & _SHF_ALLOC))
+
+
+def module_signature(module: Path, *, blank: str) -> str:
+    """The same of a module (.ko), with its symbols and relocations: what it calls stands in those alone.
+
+    A compressed one is taken as it is, byte for byte.
+    """
+    with module.open("rb") as file:
+        head = file.read(4)
+    if head != b"\x7fELF":
+        return hashlib.sha256(module.read_bytes()).hexdigest()
+    return _digest(module, blank, lambda section: ".debug" not in section.name)
+
+
+def _digest(path: Path, blank: str, counts: Callable[[_Section], bool]) -> str:
     digest = hashlib.sha256()
     needle, filler = blank.encode(), b"0" * len(blank.encode())
-    with _mapped(vmlinux) as data:
+    with _mapped(path) as data:
         for section in _sections(data):
-            loaded = section.flags & _SHF_ALLOC and section.kind not in (_SHT_NOTE, _SHT_NOBITS)
-            if not loaded:
+            if section.kind in (_SHT_NOTE, _SHT_NOBITS) or not counts(section):
                 continue
             content = data[section.offset : section.offset + section.size]
             digest.update(f"{section.name} {section.address:x} {section.size}\n".encode())

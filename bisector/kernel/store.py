@@ -12,20 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bisector.kernel.config import config_digest, parse_config
+from bisector.kernel.modules import pack
 from bisector.kernel.output import sync_folder, write_durably
-from bisector.model.kernel import KernelImage
+from bisector.model.kernel import KernelImage, KernelModules
 
-_IMAGE, _CONFIG, _FACTS = "bzImage", "config", "image.json"
+_IMAGE, _CONFIG, _FACTS, _MODULES = "bzImage", "config", "image.json", "modules.tar.gz"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredImage:
-    """One entry: the image's path, the final configuration's text, and the facts that were stored with it."""
+    """One entry: the image's path, the final configuration's text, the facts that were stored with it, its modules."""
 
     key: str
     image: Path
     config: str
     facts: Mapping[str, str]
+    modules: KernelModules | None = None
 
     def as_image(self) -> KernelImage:
         """The image for whoever boots it without a builder: not compared with any good end's configuration."""
@@ -42,6 +44,7 @@ class StoredImage:
             config_changes=(),
             duration_s=0.0,
             from_cache=True,
+            modules=self.modules,
         )
 
 
@@ -80,10 +83,12 @@ class ImageCache:
             read = [self._read(facts.parent.name) for facts in newest_first]
         return [entry for entry in read if entry is not None]
 
-    def put(self, key: str, *, image: Path, config: str, facts: Mapping[str, str]) -> StoredImage:
+    def put(
+        self, key: str, *, image: Path, config: str, facts: Mapping[str, str], modules: Path | None = None
+    ) -> StoredImage:
         """Store a copy and return its entry; if another session stored this key meanwhile, that one stays.
 
-        Raises OSError (disk full).
+        `modules` is the folder that becomes /lib/modules/RELEASE. Raises OSError (disk full).
         """
         draft = self._folder / "drafts" / uuid.uuid4().hex
         draft.mkdir(parents=True)
@@ -91,6 +96,10 @@ class ImageCache:
             _copy_durably(image, draft / _IMAGE)
             write_durably(draft / _CONFIG, config.encode())
             known = {**facts, "sha256": _sha256(draft / _IMAGE)}
+            if modules is not None:
+                unpacked_bytes = pack(modules, draft / _MODULES)
+                _sync(draft / _MODULES)
+                known |= {"modules_bytes": str(unpacked_bytes), "modules_sha256": _sha256(draft / _MODULES)}
             write_durably(draft / _FACTS, json.dumps(known, indent=1, sort_keys=True).encode())
             with self._locked():
                 entry = self._entry(key)
@@ -125,6 +134,7 @@ class ImageCache:
             if facts["sha256"] != _sha256(entry / _IMAGE):
                 raise ValueError("not the image that was stored")
             config = (entry / _CONFIG).read_text()
+            modules = _read_modules(entry / _MODULES, facts)
         except FileNotFoundError:
             whole = False
         except (ValueError, KeyError, TypeError):
@@ -132,7 +142,7 @@ class ImageCache:
         else:
             whole = True
         if whole:
-            return StoredImage(key=key, image=entry / _IMAGE, config=config, facts=facts)
+            return StoredImage(key=key, image=entry / _IMAGE, config=config, facts=facts, modules=modules)
         self._remove(entry)
         return None
 
@@ -193,6 +203,21 @@ class ImageCache:
             yield
         finally:
             os.close(handle)
+
+
+def _read_modules(path: Path, facts: Mapping[str, str]) -> KernelModules | None:
+    """What was packed with an image, if anything was. Raises ValueError or FileNotFoundError if it is not whole."""
+    wanted = facts.get("modules_sha256")
+    if wanted is None:
+        return None
+    if wanted != _sha256(path):
+        raise ValueError("not the modules that were stored")
+    return KernelModules(path=str(path), sha256=wanted, unpacked_bytes=int(facts["modules_bytes"]))
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def _copy_durably(source: Path, target: Path) -> None:
