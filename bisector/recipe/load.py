@@ -183,6 +183,8 @@ def _named_paths(recipe: Recipe) -> dict[Loc, str]:
         named["kernel", "base"] = recipe.kernel.base
     for index, fragment in enumerate(recipe.kernel.fragments):
         named["kernel", "fragments", index] = fragment
+    for index, file in enumerate(recipe.benchmark.command.files if recipe.benchmark.command else ()):
+        named["benchmark", "command", "files", index] = file
     for index, machine in enumerate(recipe.machines):
         if isinstance(machine, SshMachine):
             written = machine.model_dump()
@@ -224,7 +226,12 @@ def _with_paths(recipe: Recipe, paths: dict[Loc, str]) -> Recipe:
         _machine_with_paths(machine, {loc[2:]: path for loc, path in paths.items() if loc[:2] == ("machines", index)})
         for index, machine in enumerate(recipe.machines)
     )
-    return recipe.model_copy(update={"repo": paths["repo",], "kernel": kernel, "machines": machines})
+    changes = {"repo": paths["repo",], "kernel": kernel, "machines": machines}
+    if (command := recipe.benchmark.command) is not None:
+        files = tuple(paths["benchmark", "command", "files", index] for index in range(len(command.files)))
+        command = command.model_copy(update={"files": files})
+        changes["benchmark"] = recipe.benchmark.model_copy(update={"command": command})
+    return recipe.model_copy(update=changes)
 
 
 def _machine_with_paths(machine: EmbeddedMachine | SshMachine, paths: dict[Loc, str]) -> EmbeddedMachine | SshMachine:
@@ -236,7 +243,7 @@ def _machine_with_paths(machine: EmbeddedMachine | SshMachine, paths: dict[Loc, 
 
 
 def _digest(recipe: Recipe, tree: Tree) -> tuple[str, list[Problem]]:
-    """SHA-256 over canonical JSON of the recipe and the SHA-256 of each configuration file it names."""
+    """SHA-256 over canonical JSON of the recipe and the SHA-256 of each file it names for kernel or benchmark."""
     contents = {}
     problems = []
     for loc, path in _named_paths(recipe).items():

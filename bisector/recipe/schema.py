@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from bisector.recipe.command import CommandPart
 from bisector.recipe.machines import EmbeddedMachine as EmbeddedMachine
 from bisector.recipe.machines import Machine, Name, Part, PositiveFloat, PositiveInt, Prepare, Text
 from bisector.recipe.machines import SshMachine as SshMachine
@@ -30,13 +31,26 @@ class KernelPart(Part):
 
 
 class BenchmarkPart(Part):
-    """What is measured: `test` decides, `also` are siblings measured in the same runs and reported."""
+    """What is measured: `test` decides, `also` are siblings measured in the same runs and reported.
+
+    They are tests of the suite or, with `command`, metrics of that command; `sample_ms` is the suite's alone.
+    """
 
     test: Text = "page_test"
     also: tuple[Text, ...] = ()
     sample_ms: PositiveInt = 500
     cpu: Annotated[int, Field(ge=0)] | None = 0
     timeout_s: PositiveFloat = 600.0
+    command: CommandPart | None = None
+
+    @model_validator(mode="after")
+    def _names_metrics_of_the_command(self) -> "BenchmarkPart":
+        if self.command is not None:
+            known = [metric.name for metric in self.command.metrics]
+            unknown = [name for name in (self.test, *self.also) if name not in known]
+            if unknown:
+                raise ValueError(f"{', '.join(unknown)} is no metric of the command; its metrics: {', '.join(known)}")
+        return self
 
 
 class SearchPart(Part):
