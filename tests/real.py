@@ -32,9 +32,13 @@ def planted() -> dict[str, Any]:
     return told
 
 
-def built_kernels() -> list[tuple[Path, dict[str, str]]]:
-    """(folder with a bzImage, facts: commit, release, build_id, signature) of each kernel the demonstration built."""
+def built_kernels(*, uefi: bool = False) -> list[tuple[Path, dict[str, str]]]:
+    """(folder with a bzImage, facts: commit, release, build_id, signature) of each kernel the demonstration built.
+
+    `uefi`: instead those that tests built for a machine with UEFI (see lab/uefikernels.py).
+    """
     return [
         (path.parent, json.loads(path.read_text()))
         for path in sorted((demo_home() / "kernels" / "images").glob("*/*/image.json"))
+        if ("CONFIG_EFI=y" in (path.parent / "config").read_text().splitlines()) is uefi
     ]

@@ -36,7 +36,8 @@ if [ "${1:-}" = kernel ]; then
     done
     PATH="$PATH:$unpacked/usr/bin:$unpacked/sbin:$unpacked/usr/sbin"
     export PATH
-    gate 17 "tests on real kernels" "$bin/pytest" -m kernel --timeout 1800 -v
+    # Each guest needs one core. Tests that share a machine or its kernels stay together (their xdist_group).
+    gate 17 "tests on real kernels" "$bin/pytest" -m kernel -n "$workers" --dist loadgroup --timeout 1800 -v --durations=25
     exit 0
 fi
 gate 11 "format" "$bin/ruff" format --check .

@@ -6,19 +6,20 @@ from pathlib import Path
 import pytest
 from lab.diskbox import DiskBox
 from lab.diskhunt import hunt, own_kernel
-from lab.machines import disk_kernels
-from lab.uefibox import NEEDED, make_uefi_box, missing, own_files, variable
+from lab.uefibox import make_uefi_box, missing, own_files, variable
+from lab.uefikernels import FRAGMENTS, uefi_kernels
 
 pytestmark = [
     pytest.mark.kernel,
     pytest.mark.timeout(1800),
+    pytest.mark.xdist_group("uefi"),
     pytest.mark.skipif(bool(missing()), reason=f"needs {', '.join(missing())}"),
 ]
 
 
 @pytest.fixture
 def box(tmp_path: Path) -> Iterator[DiskBox]:
-    box = make_uefi_box(tmp_path / "uefi", own_kernel(disk_kernels(NEEDED)), clock="instructions")
+    box = make_uefi_box(tmp_path / "uefi", own_kernel(uefi_kernels()), clock="instructions")
     try:
         box.start()
         yield box
@@ -30,6 +31,6 @@ def test_a_hunt_on_a_systemd_boot_machine_names_the_planted_commit_and_leaves_th
     box: DiskBox, tmp_path: Path
 ) -> None:
     before = own_files(box)
-    hunt(tmp_path, box, "uefi-hunt")
+    hunt(tmp_path, box, "uefi-hunt", good="demo-good", fragments=FRAGMENTS)
     assert own_files(box) == before
     assert (variable(box, "LoaderEntryOneShot"), variable(box, "LoaderEntryDefault")) == ("", "")

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import real
@@ -35,14 +35,14 @@ def after_what_does_not_build() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1]
 
 
-def write_recipe(folder: Path, box: DiskBox, name: str, good: str) -> Path:
+def write_recipe(folder: Path, box: DiskBox, name: str, good: str, fragments: Sequence[str]) -> Path:
     """The demonstration's, for a machine of the machines file; short, because this machine has next to no noise."""
     (folder / "lab.yaml").write_text(yaml.safe_dump({"machines": [box.config().model_dump(mode="json")]}))
     recipe = yaml.safe_load(DEMO.read_text())
     recipe["name"] = name
     recipe["good"] = good
     recipe["repo"] = str(real.demo_history())
-    recipe["kernel"]["fragments"] = [str(DEMO.parent / fragment) for fragment in recipe["kernel"]["fragments"]]
+    recipe["kernel"]["fragments"] = [str(DEMO.parent / fragment) for fragment in fragments]
     recipe["benchmark"] = {"test": "page_test", "sample_ms": 400}
     recipe["machines"] = [{"kind": "lab", "name": box.name, "file": "lab.yaml"}]
     path = folder / f"{name}.yaml"
@@ -70,21 +70,31 @@ def command(home: Home, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def hunt(folder: Path, box: DiskBox, name: str) -> None:
-    """Hunt with the demonstration's kernels, and hold the answer and the machine's boots to what was planted.
+def hunt_without_builds(folder: Path, box: DiskBox, name: str) -> None:
+    """Hunt with the demonstration's kernels only; see `hunt`.
 
     Commits that the demonstration has no kernel of count as not building: a first build would take longer than the
     hunt.
+    """
+    good = after_what_does_not_build()
+    hunt(folder, box, name, good=good, fragments=["demo.config"], unbuilt=without_kernel(good))
+
+
+def hunt(
+    folder: Path, box: DiskBox, name: str, *, good: str, fragments: Sequence[str], unbuilt: Sequence[str] = ()
+) -> None:
+    """Hunt by the real command, and hold the answer and the machine's boots to what was planted.
+
+    Kernels come from the demonstration's cache or are built into it. The commits in `unbuilt` count as not building.
     """
     default = box.boots[-1]
     home = Home(folder / "home")
     home.folder.mkdir()
     (home.folder / "kernels").symlink_to(real.demo_home() / "kernels")
-    good = after_what_does_not_build()
-    recipe = write_recipe(folder, box, name, good)
+    recipe = write_recipe(folder, box, name, good, fragments)
     home.create(prepare(home, recipe, ()).started())
     with home.drive(name) as journal:
-        for commit in without_kernel(good):
+        for commit in unbuilt:
             why = "the demonstration has no kernel of it"
             journal.append(
                 BuildFailed(commit=commit, outcome=Outcome.BUILD_FAILED, reason=why, artefact="", duration_s=0.0)

@@ -222,8 +222,8 @@ def real_kernel() -> KernelImage:
     return replace(image_at(folder / "bzImage"), release=facts["release"], build_id=facts["build_id"])
 
 
-def disk_kernels(needed: str = "CONFIG_EXT4_FS=y") -> dict[str, KernelImage]:
-    """The demonstration's kernels that have what booting from a disk needs, by commit."""
+def disk_kernels(*, uefi: bool = False) -> dict[str, KernelImage]:
+    """The demonstration's kernels by commit; they can boot from a disk. `uefi` as for `real.built_kernels`."""
     found = {
         facts["commit"]: replace(
             image_at(folder / "bzImage"),
@@ -232,8 +232,7 @@ def disk_kernels(needed: str = "CONFIG_EXT4_FS=y") -> dict[str, KernelImage]:
             release=facts["release"],
             build_id=facts["build_id"],
         )
-        for folder, facts in real.built_kernels()
-        if needed in (folder / "config").read_text().splitlines()
+        for folder, facts in real.built_kernels(uefi=uefi)
     }
-    assert len(found) >= 4, "the demonstration's kernels are of an older edition; make it anew"
+    assert len(found) >= 4, f"{real.demo_home()} has too few kernels; make it anew"
     return found

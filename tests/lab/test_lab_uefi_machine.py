@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import real
 from lab.diskbox import PATIENT, DiskBox
-from lab.machines import disk_kernels, wait_until
-from lab.uefibox import DEFAULT, NEEDED, make_uefi_box, missing, own_files, variable
+from lab.machines import wait_until
+from lab.uefibox import DEFAULT, make_uefi_box, missing, own_files, variable
+from lab.uefikernels import uefi_kernels
 
 from bisector.lab.boot.method import OneShotError
 from bisector.lab.physical import PhysicalMachine
@@ -19,7 +20,8 @@ from bisector.model.outcome import Outcome
 
 pytestmark = [
     pytest.mark.kernel,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),  # the first may have to build kernels
+    pytest.mark.xdist_group("uefi"),
     pytest.mark.skipif(bool(missing()), reason=f"needs {', '.join(missing())}"),
 ]
 
@@ -27,15 +29,20 @@ Make = Callable[..., PhysicalMachine]
 
 
 @pytest.fixture(scope="module")
-def default() -> KernelImage:
-    return disk_kernels(NEEDED)[real.planted()["good"]]
+def kernels() -> dict[str, KernelImage]:
+    return uefi_kernels()
 
 
 @pytest.fixture(scope="module")
-def images(default: KernelImage) -> list[KernelImage]:
+def default(kernels: dict[str, KernelImage]) -> KernelImage:
+    return kernels[real.planted()["good"]]
+
+
+@pytest.fixture(scope="module")
+def images(kernels: dict[str, KernelImage], default: KernelImage) -> list[KernelImage]:
     """Others than the default, none of which panics by itself."""
     left_out = {default.commit, *real.planted()["panicking"]}
-    return [image for commit, image in sorted(disk_kernels(NEEDED).items()) if commit not in left_out]
+    return [image for commit, image in sorted(kernels.items()) if commit not in left_out]
 
 
 @pytest.fixture(scope="module")

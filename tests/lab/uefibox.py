@@ -18,9 +18,6 @@ from bisector.lab.programs import Program
 from bisector.model.kernel import KernelImage
 
 DEFAULT = "debian.conf"
-NEEDED = "CONFIG_EFIVAR_FS=y"
-"""What tells a kernel that can boot here from others."""
-
 LOADER = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 ESP_MIB, START_MIB = 40, 1
 
