@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import click
 
 from bisector import __version__
+from bisector.cli.bench_commands import bench
 from bisector.cli.lab_commands import lab
 from bisector.model.errors import BisectorError
 from bisector.session.home import Home
@@ -274,6 +275,7 @@ def report(session: str | None, form: str, percent_of: Literal["base", "new"]) -
 
 
 command_line.add_command(lab)
+command_line.add_command(bench)
 
 
 def _figure(name: str, help_text: str, low: float, high: float) -> Callable[..., Any]:

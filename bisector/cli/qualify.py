@@ -80,7 +80,7 @@ def prepare(home: Home, asked: Asked) -> Prepared:
 
     is_recipe = Path(asked.target).suffix in (".yaml", ".yml") or "/" in asked.target
     recipe = _of_recipe(asked) if is_recipe else _of_machine(home, asked)
-    image = _cached(home, asked.kernel, any_will_do=not is_recipe)
+    image = cached_kernel(home, asked.kernel) if asked.kernel or not is_recipe else None
     commit, date = "", ""
     if image is not None:
         commit, subject = image.commit, image.release
@@ -91,7 +91,7 @@ def prepare(home: Home, asked: Asked) -> Prepared:
         commit = repository.resolve(asked.kernel or recipe.good)
         subject, date = repository.describe(commit)[14:-1], repository.author_date(commit)
     else:
-        raise _no_kernel(home, asked)
+        raise no_kernel(home, asked)
     # One commit is both ends of this session's range.
     recipe = recipe.model_copy(update={"good": commit, "bad": commit})
     check_lab(recipe)
@@ -120,7 +120,8 @@ def _of_recipe(asked: Asked) -> Recipe:
     return recipe.model_copy(update={"machines": (_with_clock(machine, asked.clock),)})
 
 
-def _of_machine(home: Home, asked: Asked) -> Recipe:
+def machine_of(asked: Asked) -> EmbeddedMachine | SshMachine:
+    """The machine that is the target, as its entry says; `embedded` needs none. Raises UsageError or RecipeError."""
     path = asked.file or lab_path()
     machines = load_lab(path).machines if path.exists() or asked.file is not None else ()
     found = [machine for machine in machines if machine.name == asked.target]
@@ -133,7 +134,11 @@ def _of_machine(home: Home, asked: Asked) -> Recipe:
             details=f"There are: {', '.join(machine.name for machine in machines)}." if machines else "",
             resolution="See: bisector lab list; or name a recipe's file, or the machine `embedded`",
         )
-    machine = _with_clock(found[0], asked.clock)
+    return _with_clock(found[0], asked.clock)
+
+
+def _of_machine(home: Home, asked: Asked) -> Recipe:
+    machine = machine_of(asked)
     written = {
         "name": machine.name,
         "repo": str(home.kernels),
@@ -153,12 +158,10 @@ def _with_clock(machine: EmbeddedMachine | SshMachine, clock: str | None) -> Emb
     return machine.model_copy(update={"clock": clock})
 
 
-def _cached(home: Home, wanted: str | None, *, any_will_do: bool) -> KernelImage | None:
-    """The built kernel of that commit or release; without a wish the one last used, if any will do."""
+def cached_kernel(home: Home, wanted: str | None) -> KernelImage | None:
+    """The built kernel of that commit or release; without a wish the one last used."""
     from bisector.cli.wiring import image_cache
 
-    if wanted is None and not any_will_do:
-        return None
     for entry in image_cache(home).entries():
         commit, release = entry.facts["commit"], entry.facts["release"]
         if wanted is None or release == wanted or (_COMMIT.fullmatch(wanted) and commit.startswith(wanted)):
@@ -166,7 +169,8 @@ def _cached(home: Home, wanted: str | None, *, any_will_do: bool) -> KernelImage
     return None
 
 
-def _no_kernel(home: Home, asked: Asked) -> UsageError:
+def no_kernel(home: Home, asked: Asked) -> UsageError:
+    """What to say when `cached_kernel` finds none."""
     from bisector.cli.wiring import image_cache
 
     built = [entry.facts["release"] for entry in image_cache(home).entries()]

@@ -12,9 +12,11 @@ import time
 import tty
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from bisector.lab.jobs import Jobs
 from bisector.lab.lease import Holding, Lease, new_token
 from bisector.lab.root import Root
 from bisector.lab.ssh import Limits, Shell
@@ -35,9 +37,20 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Visit:
-    """One session on one machine. `holder` is who it is, for whoever finds the machine leased."""
+    """One session on one machine. `holder` is who it is and `purpose` what for, for whoever finds the machine leased.
 
-    def __init__(self, machine: SshMachine, *, holder: str, limits: Limits | None = None) -> None:
+    `lease_s` is how long the lease outlives the last renewal.
+    """
+
+    def __init__(
+        self,
+        machine: SshMachine,
+        *,
+        holder: str,
+        purpose: str = "an interactive shell",
+        lease_s: float = LEASE_S,
+        limits: Limits | None = None,
+    ) -> None:
         self._machine = machine
         self._shell = Shell(target_of(machine), limits=limits)
         self._lease = Lease(
@@ -45,8 +58,8 @@ class Visit:
             machine.lease_folder,
             token=new_token(),
             holder=holder,
-            session="an interactive shell",
-            length_s=LEASE_S,
+            session=purpose,
+            length_s=lease_s,
         )
 
     @contextmanager
@@ -72,6 +85,19 @@ class Visit:
             with suppress(MachineError):
                 self._lease.drop()
                 return
+
+    @property
+    def jobs(self) -> Jobs:
+        """Detached jobs under the kernel that runs there. None of them renews the lease: see `renew`."""
+        return Jobs(self._shell)
+
+    def renew(self) -> None:
+        """Hold the machine for another `lease_s`. Raises LeaseError when the lease was broken, or MachineError."""
+        self._lease.renew()
+
+    def put(self, local: Path, remote: str, *, mode: int) -> None:
+        """Upload a file, compare checksums, set its mode. Raises MachineError."""
+        self._shell.put(local, remote, mode)
 
     def interact(self, command: Sequence[str] = ()) -> int:
         """Join our standard streams to a login shell there, or to a command; its exit code.

@@ -1,0 +1,220 @@
+"""`bisector bench`: the suite by hand, here, on a lab machine or an embedded one; and two results compared."""
+
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bisector.bench.compile import build_suite
+from bisector.bench.runner import RemoteMachine, SuiteRunner
+from bisector.bench.saved import SavedRun, read_saved
+from bisector.bench.tests import Test, known_tests
+from bisector.model.errors import UsageError
+from bisector.model.kernel import KernelImage
+from bisector.model.progress import OnProgress, Progress
+from bisector.model.sample import RunRecord
+from bisector.recipe.machines import EmbeddedMachine as EmbeddedPart
+from bisector.recipe.machines import SshMachine
+from bisector.recipe.schema import BenchmarkPart
+from bisector.report.as_json import to_json
+from bisector.report.benched import SEEN_P, Compared, compared_document, compared_text, runs_text, tests_text
+from bisector.report.words import clip
+from bisector.search.contrast import FEWEST, contrast
+from bisector.session.home import Home
+
+if TYPE_CHECKING:
+    from bisector.lab.jobs import Jobs
+    from bisector.lab.terminal import Visit
+
+LEASE_S = 1800.0
+"""Of a lab machine: longer than one run may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What was typed. Without a machine it is this computer; `clock` and `kernel` are for an embedded one."""
+
+    tests: tuple[str, ...]
+    machine: str | None = None
+    file: Path | None = None
+    kernel: str | None = None
+    clock: str | None = None
+    runs: int = 5
+    sample_ms: int = 500
+    cpu: int | None = None
+
+
+def listed(home: Home, *, as_json: bool) -> str:
+    """The tests of the suite. Raises MissingPackageError without a compiler."""
+    tests = known_tests(build_suite(home.suite))
+    if as_json:
+        return to_json([asdict(test) for test in tests])
+    return tests_text([_row(test) for test in tests], [test.op for test in tests])
+
+
+def _row(test: Test) -> dict[str, str]:
+    return {
+        "test": test.name,
+        "unit": test.unit,
+        "better": "higher" if test.higher_is_better else "lower",
+        "like AIM9's": f"{test.aim} ({test.aim_units})" if test.aim else "",
+    }
+
+
+def run(home: Home, asked: Asked, on_progress: OnProgress) -> tuple[list[RunRecord], bytes]:
+    """Measure; the runs, and the suite's lines as they came. Raises UsageError, MachineError or KernelError."""
+    first, *others = asked.tests
+    part = BenchmarkPart(test=first, also=tuple(others), sample_ms=asked.sample_ms, cpu=asked.cpu)
+    suite = SuiteRunner(part, build_suite(home.suite))
+    records, lines = [], []
+    with tempfile.TemporaryDirectory(prefix="bisector-bench-") as scratch, _machine(home, asked, on_progress) as remote:
+        log = Path(scratch) / "log"
+        suite.install(remote)
+        batches = suite.calibrate(remote, log, on_progress=on_progress)
+        for number in range(1, asked.runs + 1):
+
+            def numbered(progress: Progress, number: int = number) -> None:
+                on_progress(Progress(fraction=None, text=f"run {number} of {asked.runs}: {progress.text}"))
+
+            records.append(suite.run(remote, batches, log, on_progress=numbered))
+            lines.append(_as_it_came(log))
+    return records, b"".join(lines)
+
+
+def _as_it_came(log: Path) -> bytes:
+    return b"".join(line for line in log.read_bytes().splitlines(keepends=True) if not line.startswith(b"# "))
+
+
+@contextmanager
+def _machine(home: Home, asked: Asked, on_progress: OnProgress) -> Iterator[RemoteMachine]:
+    """Where to measure: this computer, a lab machine under the kernel it runs, or an embedded one that is booted."""
+    if asked.machine is None:
+        from bisector.bench.local import LocalMachine
+
+        with LocalMachine() as here:
+            yield here
+        return
+    from bisector.cli import qualify
+
+    # What is asked of a machine's name, its clock and its kernel is the same as for an A/A test there.
+    target = qualify.Asked(target=asked.machine, file=asked.file, kernel=asked.kernel, clock=asked.clock)
+    machine = qualify.machine_of(target)
+    if isinstance(machine, SshMachine):
+        if asked.kernel is not None:
+            raise UsageError(f"--kernel {asked.kernel}: {machine.name} is measured under the kernel that it runs now")
+        with _visited(machine) as there:
+            yield there
+    else:
+        image = qualify.cached_kernel(home, asked.kernel)
+        if image is None:
+            raise qualify.no_kernel(home, target)
+        with _booted(machine, image, on_progress) as guest:
+            yield guest
+
+
+@contextmanager
+def _visited(machine: SshMachine) -> Iterator[RemoteMachine]:
+    from bisector.lab.lease import this_controller
+    from bisector.lab.terminal import Visit
+
+    visit = Visit(machine, holder=this_controller(), purpose="bisector bench run", lease_s=LEASE_S)
+    with visit.leased():
+        yield _Renewed(visit)
+
+
+class _Renewed:
+    """A visited machine whose lease is renewed before each job, so never while one measures."""
+
+    def __init__(self, visit: "Visit") -> None:
+        self._visit = visit
+        self.put = visit.put
+
+    @property
+    def jobs(self) -> "Jobs":
+        """Its jobs."""
+        self._visit.renew()
+        return self._visit.jobs
+
+
+@contextmanager
+def _booted(machine: EmbeddedPart, image: KernelImage, on_progress: OnProgress) -> Iterator[RemoteMachine]:
+    from bisector.lab.qemu import EmbeddedMachine
+
+    with tempfile.TemporaryDirectory(prefix="bisector-guest-") as folder:
+        guest = EmbeddedMachine(machine, Path(folder))
+        try:
+            guest.boot(image, console=Path(folder) / "console.log", on_progress=on_progress)
+            yield guest
+        finally:
+            guest.release()
+
+
+class Line:
+    """A line on the terminal that is written over while something goes on; nothing without a terminal."""
+
+    def __enter__(self) -> "Line":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\033[K")
+
+    def show(self, progress: Progress) -> None:
+        """Say how far it is."""
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{clip(progress.text, 100)}\033[K")
+            sys.stderr.flush()
+
+
+def ran(records: Sequence[RunRecord]) -> str:
+    """What is printed of runs."""
+    return runs_text(records)
+
+
+def compare(home: Home, base: Path, new: Path, *, as_json: bool) -> tuple[str, bool]:
+    """Two saved results, metric by metric, and whether any differ. Raises UsageError if they share none."""
+    tests = known_tests(build_suite(home.suite))
+    sides = [read_saved(path, tests) for path in (base, new)]
+    names = [list(dict.fromkeys(sample.test for run in side for sample in run.samples)) for side in sides]
+    shared = [name for name in names[0] if name in names[1]]
+    if not shared:
+        raise UsageError(
+            f"{base} and {new} have no test in common",
+            details=f"{base}: {', '.join(names[0])}\n{new}: {', '.join(names[1])}",
+        )
+    rows = [_compared(test, sides, (base, new)) for test in tests if test.name in shared]
+    if as_json:
+        return to_json(compared_document(rows)), _differ(rows)
+    return compared_text(rows, (base.stem, new.stem)), _differ(rows)
+
+
+def _differ(rows: Sequence[Compared]) -> bool:
+    return any(row.contrast.p_value < SEEN_P for row in rows)
+
+
+def _compared(test: Test, sides: Sequence[Sequence[SavedRun]], paths: tuple[Path, Path]) -> Compared:
+    boots = [_by_boot(side, test.name) for side in sides]
+    for path, runs in zip(paths, boots, strict=True):
+        if sum(map(len, runs.values())) < FEWEST:
+            raise UsageError(
+                f"{path} has one run of {test.name}: how runs scatter cannot be told from one",
+                resolution=f"Measure more: bisector bench run {test.name} --runs 5 --json >{path.name}",
+            )
+    same = len(boots[0]) == 1 and boots[0].keys() == boots[1].keys() != {None}
+    values = [list(runs.values()) for runs in boots]
+    return Compared(
+        test=test.name,
+        unit=test.unit,
+        higher_is_better=test.higher_is_better,
+        contrast=contrast(values[0], values[1], same_boot=same),
+    )
+
+
+def _by_boot(runs: Sequence[SavedRun], test: str) -> dict[str | None, list[float]]:
+    found: dict[str | None, list[float]] = {}
+    for run in runs:
+        found.setdefault(run.boot_id, []).extend(sample.value for sample in run.samples if sample.test == test)
+    return found
