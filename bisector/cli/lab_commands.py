@@ -80,7 +80,7 @@ def facts(machine: str, file: Path | None, as_json: bool) -> None:
 @click.option("--jump-key", type=click.Path(path_type=Path), help="The key for that host, if it is another.")
 @click.option("--jump-fingerprint", metavar="SHA256:...", help="That host's fingerprint.")
 @click.option("--boot", type=click.Choice(["grub", "systemd-boot", "kexec"]), help="[default: found out]")
-@click.option("--initrd", metavar="PATH", help="An initramfs on the machine for the test kernels.")
+@click.option("--initrd", metavar="auto|none|PATH", help="For the test kernels: made there, none, or one of its files.")
 @click.option("--power-cycle", metavar="COMMAND", help="Cuts its power and restores it.")
 @click.option("--power-off", metavar="COMMAND", help="Or two commands: this one,")
 @click.option("--power-on", metavar="COMMAND", help="and this one.")

@@ -37,6 +37,9 @@ class Staging:
         self.clear()
         words = [f"-j{jobs}", f"INSTALL_MOD_PATH={self._folder}", "INSTALL_MOD_STRIP=1", "modules_install"]
         make.run(source, words, outcome=Outcome.BUILD_FAILED)
+        for tree in self._folder.glob("lib/modules/*"):
+            # Tools that make an initramfs look for it, here or in /boot.
+            shutil.copyfile(make.output / ".config", tree / "config")
 
     def tree(self, release: str) -> Path | None:
         """The folder of that release's modules; None if the kernel has no module at all."""

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from bisector.lab import proof
 from bisector.lab.boot import boot_method
+from bisector.lab.boot.initrd import FIND, TOOLS
+from bisector.lab.boot.modules import ModuleFolder
 from bisector.lab.lease import look
 from bisector.lab.reboot import running_now
 from bisector.lab.root import Root
@@ -15,7 +17,7 @@ from bisector.lab.ssh import Limits, Shell
 from bisector.lab.target import target_of
 from bisector.lab.watch import conditions, require_alone
 from bisector.model.errors import BisectorError
-from bisector.recipe.machines import KexecBoot, SshMachine
+from bisector.recipe.machines import Installed, KexecBoot, SshMachine
 
 _TOOLS = (
     *("sh", "setsid", "mkfifo", "sha256sum", "base64", "tr", "grep", "awk", "ln", "who"),
@@ -28,6 +30,8 @@ _SPACE = 'p=$1; while [ ! -d "$p" ]; do p=${p%/*}; p=${p:-/}; done; df -P -k "$p
 # A kernel and its initramfs in /boot; the suite, its outputs and the lease in the state folder.
 _KERNEL_MIB = 32
 _STATE_MIB = 8
+# Those of a distribution's own configuration, stripped and not compressed, take most of it.
+_MODULES_MIB = 400
 _BUSY_LOAD = 0.5
 
 
@@ -75,6 +79,7 @@ class Survey:
             ("lease", self._lease),
             ("alone", self._alone),
             ("space", self._space),
+            ("initramfs", self._initramfs),
             ("quiet", self._quiet),
             ("default kernel", self._default_kernel),
             ("one-shot boot", self._one_shot),
@@ -159,15 +164,47 @@ class Survey:
 
     def _space(self) -> tuple[Grade, str, str] | str:
         needed = {"/boot": _KERNEL_MIB, self._machine.state_folder: _STATE_MIB}
-        free = {}
-        for place in needed:
-            said = self._connected.check(("sh", "-c", _SPACE, "space", place), timeout_s=30)
-            free[place] = int(said.split()[3]) // 1024
+        free = {place: self._free_mib(place) for place in needed}
         told = ", ".join(f"{place} {mib} MiB free" for place, mib in free.items())
         short = [f"{place} needs {mib} MiB" for place, mib in needed.items() if free[place] < mib]
         if short:
             return Grade.FAIL, told, f"{' and '.join(short)}: remove what the machine does not need."
         return told
+
+    def _initramfs(self) -> tuple[Grade, str, str] | str:
+        """Only kernels with modules need one: whether a hunt's do is not known here."""
+        boot = self._machine.boot
+        if not isinstance(boot, Installed):
+            return "a matter of the entry's own commands"
+        if boot.initrd != "auto":
+            return self._given_initrd(boot.initrd)
+        tool = self._connected.check(("sh", "-c", FIND, "find", *TOOLS), timeout_s=30).strip()
+        unpacks = self._connected.run(("sh", "-c", "command -v tar && command -v gzip"), timeout_s=30).exit_code == 0
+        free_mib = self._free_mib(ModuleFolder.PATH)
+        told = f"{tool or 'no tool to make one'}, {ModuleFolder.PATH} {free_mib} MiB free"
+        lacks = [
+            what
+            for wrong, what in (
+                (not tool, f"{', '.join(TOOLS[:-1])} or {TOOLS[-1]}"),
+                (not unpacks, "tar and gzip"),
+                (free_mib < _MODULES_MIB, f"{_MODULES_MIB} MiB in {ModuleFolder.PATH}"),
+            )
+            if wrong
+        ]
+        if lacks:
+            return Grade.NOTE, told, f"Kernels with modules need {' and '.join(lacks)}; others do not."
+        return f"{told}; made for kernels with modules"
+
+    def _given_initrd(self, initrd: str) -> tuple[Grade, str, str] | str:
+        if initrd == "none":
+            return "none, as its entry says"
+        if self.root.run(("test", "-s", initrd), timeout_s=30).exit_code != 0:
+            return Grade.FAIL, f"there is no {initrd}", "Put it there, or correct boot.initrd in its entry."
+        return f"{initrd}, as its entry says"
+
+    def _free_mib(self, place: str) -> int:
+        said = self._connected.check(("sh", "-c", _SPACE, "space", place), timeout_s=30)
+        return int(said.split()[3]) // 1024
 
     def _quiet(self) -> tuple[Grade, str, str] | str:
         now = conditions(self._connected)

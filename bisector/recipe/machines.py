@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 PositiveInt = Annotated[int, Field(gt=0)]
@@ -86,6 +86,16 @@ class JumpHost(_Host):
     """The host that a machine is reached through."""
 
 
+def _is_initrd(text: str) -> str:
+    if text not in ("auto", "none") and not text.startswith("/"):
+        raise ValueError("must be auto, none, or a path on the machine that begins with /")
+    return text
+
+
+Initrd = Annotated[str, AfterValidator(_is_initrd)]
+"""`auto`, `none`, or the path of an initramfs on the machine."""
+
+
 class Boot(Part):
     """How a machine boots test kernels."""
 
@@ -100,11 +110,14 @@ class Boot(Part):
 class Installed(Boot):
     """What all methods that put kernels on the machine have in common.
 
-    `initrd` is the path, on the machine, of an initramfs for the test kernels. `keep` is how many of our own kernels
-    stay there. `panic_s` is `panic=` of the test entries: how long a panicked kernel waits before it reboots.
+    `initrd` is where test kernels get an initramfs from: `auto` has the machine's own tool (mkinitramfs, dracut or
+    mkinitcpio) make one for every kernel that has modules, within `initrd_timeout_s`; `none` boots without; a path, on
+    the machine, is of one that serves all. `keep` is how many of our own kernels stay there. `panic_s` is `panic=` of
+    the test entries: how long a panicked kernel waits before it reboots.
     """
 
-    initrd: Text | None = None
+    initrd: Initrd = "auto"
+    initrd_timeout_s: PositiveFloat = 300.0
     keep: PositiveInt = 3
     panic_s: PositiveInt = 10
 
@@ -145,8 +158,9 @@ class KexecBoot(Installed):
 class HookBoot(Boot):
     """The user's own commands, for whatever boots a kernel once: TFTP, PXE, a bootloader that we do not know.
 
-    They get $BISECTOR_IMAGE, $BISECTOR_RELEASE, $BISECTOR_COMMIT, $BISECTOR_CMDLINE besides the machine's name and
-    address, and must end with 0. `where` is the side they run on: on the machine the image was uploaded before.
+    They get $BISECTOR_IMAGE, $BISECTOR_MODULES (what belongs into /lib/modules/RELEASE as a gzipped tar; nothing for a
+    kernel without modules), $BISECTOR_RELEASE, $BISECTOR_COMMIT, $BISECTOR_CMDLINE besides the machine's name and
+    address, and must end with 0. `where` is the side they run on: on the machine both files were uploaded before.
     `preflight` must prove that `boot_once` holds for one boot only, `armed` prints the release that the next boot would
     take (nothing: the default), `disarm` takes `boot_once` back, `prune` removes what `install` put there.
     """

@@ -50,12 +50,12 @@ def test_modules_are_built_packed_and_kept_beside_their_image(toy: "Toy", first:
     image = toy.build(toy.builder(), first)
     found = members(image.modules)
     assert sorted(found) == [
-        "kernel", "kernel/drivers", "kernel/drivers/disk.ko", "kernel/drivers/net.ko", "modules.order",
+        "config", "kernel", "kernel/drivers", "kernel/drivers/disk.ko", "kernel/drivers/net.ko", "modules.order",
     ]  # fmt: skip
     assert {(member.mtime, member.uid, member.uname) for member in found.values()} == {(0, 0, "")}
     assert image.modules is not None
-    # Three files of less than a page, two folders.
-    assert image.modules.unpacked_bytes == 5 * 4096
+    # Four files of less than a page, two folders.
+    assert image.modules.unpacked_bytes == 6 * 4096
     assert Path(image.modules.path).parent == Path(image.path).parent
     with tarfile.open(image.modules.path) as archive:
         module = archive.extractfile("kernel/drivers/net.ko")

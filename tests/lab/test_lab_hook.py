@@ -1,6 +1,7 @@
 """Boots by the user's own commands: what they are given, and what is said when they do not do it."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from lab.machines import QUICK
 from bisector.lab.boot.method import OneShotError
 from bisector.lab.physical import PhysicalMachine
 from bisector.model.errors import KernelError, MachineError
-from bisector.model.kernel import KernelImage
+from bisector.model.kernel import KernelImage, KernelModules
 from bisector.model.machine import BootRecord
 from bisector.model.outcome import Outcome
 
@@ -36,7 +37,8 @@ def boot(box: FakeBox, tmp_path: Path) -> Iterator[Callable[..., Boot]]:
 def test_commands_on_this_computer_get_the_image_and_its_names(
     box: FakeBox, boot: Callable[..., Boot], tmp_path: Path
 ) -> None:
-    image = fake_kernel(tmp_path, 1)
+    modules = KernelModules(path=str(tmp_path / "modules.tar.gz"), sha256="0" * 64, unpacked_bytes=1)
+    image = replace(fake_kernel(tmp_path, 1), modules=modules)
     custom = box.root / "boot/grub/custom.cfg"
     (box.root / "boot/bisector/own").write_bytes(Path(image.path).read_bytes())
     entry = "menuentry x --id hook {\\n\\tlinux /boot/bisector/own x\\n}\\n"
@@ -49,7 +51,7 @@ def test_commands_on_this_computer_get_the_image_and_its_names(
     )(image)
     assert record.release == image.release
     told = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines() if "=" in line)
-    assert told["BISECTOR_IMAGE"] == image.path
+    assert (told["BISECTOR_IMAGE"], told["BISECTOR_MODULES"]) == (image.path, modules.path)
     assert (told["BISECTOR_COMMIT"], told["BISECTOR_RELEASE"]) == (image.commit, image.release)
     assert (told["BISECTOR_MACHINE"], told["BISECTOR_HOST"]) == ("box1", "127.0.0.1")
     assert told["BISECTOR_CMDLINE"] == f"bisector.boot={image.release}"

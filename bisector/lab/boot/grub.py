@@ -77,7 +77,7 @@ class GrubMethod:
         self._part = part
         self._machine = machine
         self._root = root
-        self._kernels = KernelFolder(root, FOLDER, keep=part.keep, forget=self._forget)
+        self._kernels = KernelFolder(root, FOLDER, machine=machine, part=part, forget=self._forget)
         self._found: _Place | None = None
         self._default: _Place | None = None
 
@@ -141,13 +141,14 @@ class GrubMethod:
         return True
 
     def install(self, image: KernelImage, *, running: str, anew: bool) -> None:
-        """Put `vmlinuz-RELEASE` into /boot/bisector and its entry into custom.cfg."""
+        """Put `vmlinuz-RELEASE` and its initramfs into /boot/bisector, and its entry into custom.cfg."""
         place = self._require_default_place()
         self._kernels.install(image, running=running, anew=anew)
         words = (*kernel_words(place.said["cmdline"]), *fallback_words(self._part, self._machine, image.release))
         kernel = place.seen_by_grub(self._kernels.path(image.release))
-        initrd = place.seen_by_grub(self._part.initrd) if self._part.initrd else None
-        self._write(add=[self._entry(image.release, kernel, initrd, words)])
+        initrd = self._kernels.initrd(image)
+        seen = None if initrd is None else place.seen_by_grub(initrd)
+        self._write(add=[self._entry(image.release, kernel, seen, words)])
 
     def boot_once(self, image: KernelImage) -> None:
         """Set `next_entry`."""

@@ -47,8 +47,10 @@ class HookMethod:
             self._call("prune", self._part.prune, {**self._variables(image), "BISECTOR_RUNNING": running})
         if self._part.where == "machine":
             folder, _, _ = self._remote(image).rpartition("/")
-            self._root.script('mkdir -p "$1"; rm -f "$1"/vmlinuz-*', folder)
+            self._root.script('mkdir -p "$1"; rm -f "$1"/vmlinuz-* "$1"/modules-*', folder)
             self._root.put(Path(image.path), self._remote(image), 0o644)
+            if image.modules is not None:
+                self._root.put(Path(image.modules.path), self._remote_modules(image), 0o644)
         self._call("install", self._part.install, self._variables(image))
 
     def boot_once(self, image: KernelImage) -> None:
@@ -79,11 +81,16 @@ class HookMethod:
     def _remote(self, image: KernelImage) -> str:
         return f"{self._machine.state_folder}/kernels/vmlinuz-{image.release}"
 
+    def _remote_modules(self, image: KernelImage) -> str:
+        return f"{self._machine.state_folder}/kernels/modules-{image.release}.tar.gz"
+
     def _variables(self, image: KernelImage) -> dict[str, str]:
+        modules = "" if image.modules is None else str(Path(image.modules.path).absolute())
         return {
             "BISECTOR_IMAGE": self._remote(image)
             if self._part.where == "machine"
             else str(Path(image.path).absolute()),
+            "BISECTOR_MODULES": self._remote_modules(image) if modules and self._part.where == "machine" else modules,
             "BISECTOR_RELEASE": image.release,
             "BISECTOR_COMMIT": image.commit,
             "BISECTOR_CMDLINE": f"{self._machine.cmdline} {MARK}={image.release}".strip(),

@@ -69,7 +69,7 @@ class KexecMethod:
         self._part = part
         self._machine = machine
         self._root = root
-        self._kernels = KernelFolder(root, f"{machine.state_folder}/kernels", keep=part.keep)
+        self._kernels = KernelFolder(root, f"{machine.state_folder}/kernels", machine=machine, part=part)
         self._default: _Place | None = None
 
     def inspect(self) -> None:
@@ -118,13 +118,13 @@ class KexecMethod:
         return True
 
     def install(self, image: KernelImage, *, running: str, anew: bool) -> None:
-        """Put `vmlinuz-RELEASE` into the machine's state folder."""
+        """Put `vmlinuz-RELEASE` and its initramfs into the machine's state folder."""
         self._kernels.install(image, running=running, anew=anew)
 
     def boot_once(self, image: KernelImage) -> None:
         """Load it; `reboot_order` starts it."""
         words = (*self._require_default_place().words, *fallback_words(self._part, self._machine, image.release))
-        self._load(image.release, self._kernels.path(image.release), words, self._part.initrd or "")
+        self._load(image.release, self._kernels.path(image.release), words, self._kernels.initrd(image) or "")
 
     @property
     def reboot_order(self) -> str:

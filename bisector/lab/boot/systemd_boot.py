@@ -165,7 +165,7 @@ class SystemdBootMethod:
         if not running:
             mend = "Mount the partition that the loader reads, say boot.boot_path, or boot an entry that has a file."
             return f"the running entry {selected or '(unknown)'} has no file below {place.boot}", mend
-        if initrd is not None and not initrd.startswith(f"{place.boot}/"):
+        if initrd not in ("auto", "none") and not initrd.startswith(f"{place.boot}/"):
             return f"boot.initrd {initrd} does not lie on {place.boot}", f"Put it there: {place.boot}/{FOLDER}.img"
         if place.default.lower().startswith(ID_PREFIX):
             return f"the default is {place.default}, one of our own entries", "bootctl set-default with one of its own"
@@ -194,10 +194,12 @@ class SystemdBootMethod:
         return True
 
     def install(self, image: KernelImage, *, running: str, anew: bool) -> None:
-        """Put `vmlinuz-RELEASE` into the partition's folder `bisector`, and its entry beside the machine's own."""
-        boot, initrd = self._require_default_place().boot, self._part.initrd
+        """Put `vmlinuz-RELEASE` and its initramfs into the partition's folder, its entry beside the machine's own."""
+        boot = self._require_default_place().boot
         self._require_partition()
-        kernels = KernelFolder(self._root, f"{boot}/{FOLDER}", keep=self._part.keep, forget=self._forget)
+        folder = f"{boot}/{FOLDER}"
+        kernels = KernelFolder(self._root, folder, machine=self._machine, part=self._part, forget=self._forget)
+        initrd = kernels.initrd(image)
         kernels.install(image, running=running, anew=anew)
         self._write(
             image.release,
