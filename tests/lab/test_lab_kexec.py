@@ -1,25 +1,20 @@
 """Boots by kexec, on a box whose running kernel can start another one (see fakeloaders.py)."""
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from lab.fakebox import DEFAULT_RELEASE, USABLE, WHY_NOT, FakeBox, fake_kernel, running_box
 from lab.fakeloaders import FakeKexec
+from lab.loaderbed import Make, boot, controllers
 from lab.machines import QUICK
 
 from bisector.lab.boot.method import OneShotError
-from bisector.lab.physical import PhysicalMachine
 from bisector.lab.survey import Grade, Survey
-from bisector.model.errors import KernelError, MachineError
-from bisector.model.kernel import KernelImage
-from bisector.model.machine import BootRecord
+from bisector.model.errors import KernelError
 from bisector.model.outcome import Outcome
 
 pytestmark = pytest.mark.skipif(not USABLE, reason=WHY_NOT)
-
-Make = Callable[..., PhysicalMachine]
 
 
 @pytest.fixture
@@ -35,25 +30,8 @@ def box(tmp_path: Path, loader: FakeKexec) -> Iterator[FakeBox]:
 
 @pytest.fixture
 def make(box: FakeBox, tmp_path: Path) -> Iterator[Make]:
-    made: list[PhysicalMachine] = []
-
-    def machine(*, proven: bool = True, **boot: object) -> PhysicalMachine:
-        (tmp_path / "hunt").mkdir(exist_ok=True)
-        if proven:
-            (tmp_path / "hunt" / "one-shot-proven").touch()
-        config = box.config(boot={"method": "kexec", **boot}, boot_timeout_s=20.0, shutdown_timeout_s=20.0)
-        made.append(PhysicalMachine(config, tmp_path / "hunt", session="hunt", limits=QUICK))
-        return made[-1]
-
-    yield machine
-    for one in made:
-        with suppress(KernelError, MachineError):
-            one.recover()
-        one.shell.close()
-
-
-def boot(machine: PhysicalMachine, image: KernelImage, tmp_path: Path) -> BootRecord:
-    return machine.boot(image, console=tmp_path / "console.log", on_progress=lambda _: None)
+    with controllers(box, tmp_path, "kexec") as make:
+        yield make
 
 
 def test_every_kernel_is_started_from_the_default_one_and_kexec_is_one_of_the_facts(

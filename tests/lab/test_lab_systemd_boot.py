@@ -1,30 +1,25 @@
 """One-shot boots by systemd-boot, on a box whose firmware keeps EFI variables (see fakeloaders.py)."""
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from lab.fakebox import DEFAULT_RELEASE, USABLE, WHY_NOT, FakeBox, fake_kernel, running_box
 from lab.fakeloaders import DEFAULT_ENTRY, FakeSystemdBoot
+from lab.loaderbed import Make, boot, controllers
 from lab.machines import QUICK
 
 from bisector.lab.boot.method import OneShotError
 from bisector.lab.boot.systemd_boot import SystemdBootMethod
-from bisector.lab.physical import PhysicalMachine
 from bisector.lab.root import Root
 from bisector.lab.ssh import Shell
 from bisector.lab.survey import Grade, Survey
 from bisector.lab.target import target_of
 from bisector.model.errors import KernelError, MachineError
-from bisector.model.kernel import KernelImage
-from bisector.model.machine import BootRecord
 from bisector.model.outcome import Outcome
 from bisector.recipe.machines import SystemdBoot
 
 pytestmark = pytest.mark.skipif(not USABLE, reason=WHY_NOT)
-
-Make = Callable[..., PhysicalMachine]
 
 
 @pytest.fixture
@@ -40,25 +35,8 @@ def box(tmp_path: Path, loader: FakeSystemdBoot) -> Iterator[FakeBox]:
 
 @pytest.fixture
 def make(box: FakeBox, tmp_path: Path) -> Iterator[Make]:
-    made: list[PhysicalMachine] = []
-
-    def machine(*, proven: bool = True, **boot: object) -> PhysicalMachine:
-        (tmp_path / "hunt").mkdir(exist_ok=True)
-        if proven:
-            (tmp_path / "hunt" / "one-shot-proven").touch()
-        config = box.config(boot={"method": "systemd-boot", **boot}, boot_timeout_s=20.0, shutdown_timeout_s=20.0)
-        made.append(PhysicalMachine(config, tmp_path / "hunt", session="hunt", limits=QUICK))
-        return made[-1]
-
-    yield machine
-    for one in made:
-        with suppress(KernelError, MachineError):
-            one.recover()
-        one.shell.close()
-
-
-def boot(machine: PhysicalMachine, image: KernelImage, tmp_path: Path) -> BootRecord:
-    return machine.boot(image, console=tmp_path / "console.log", on_progress=lambda _: None)
+    with controllers(box, tmp_path, "systemd-boot") as make:
+        yield make
 
 
 def names(folder: Path) -> list[str]:
