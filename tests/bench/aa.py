@@ -77,9 +77,7 @@ def main() -> None:
     total = asked.pairs * len(tests)
     for level, count in alarms.items():
         low, high = stats.binom.interval(0.95, total, level)
-        print(
-            f"at {level:g}: {count} of {total}; {level * total:.0f} expected, 95 % of such tables: {low:.0f} to {high:.0f}"
-        )
+        print(f"at {level:g}: {count} of {total}; {level * total:.0f} expected, 95 % chance of {low:.0f} to {high:.0f}")
 
 
 if __name__ == "__main__":
