@@ -1,0 +1,84 @@
+"""Time of a command: GNU time (-v, -p and its default line) and the shells' keyword `time`.
+
+Metrics `elapsed`, `user` and `system` in s; with GNU time also `max_rss` and the counts of faults and switches. A
+command that ended badly has no time.
+"""
+
+import re
+
+from bisector.bench.formats.reading import (
+    LOWER,
+    FormatError,
+    Missing,
+    Output,
+    Reading,
+    number,
+    output_of,
+    shown,
+    text_lines,
+)
+
+_FAILED = re.compile(r"Command (exited with non-zero status|terminated by signal|stopped by signal) [0-9]+")
+_VERBOSE = {
+    "User time (seconds)": ("user", "s"),
+    "System time (seconds)": ("system", "s"),
+    "Elapsed (wall clock) time (h:mm:ss or m:ss)": ("elapsed", "s"),
+    "Maximum resident set size (kbytes)": ("max_rss", "KiB"),
+    "Major (requiring I/O) page faults": ("major_faults", "events"),
+    "Minor (reclaiming a frame) page faults": ("minor_faults", "events"),
+    "Voluntary context switches": ("voluntary_switches", "events"),
+    "Involuntary context switches": ("involuntary_switches", "events"),
+}
+_LAST_VERBOSE = "Exit status"
+_DEFAULT = re.compile(r"(\S+)user (\S+)system (\S+)elapsed .*")
+_KEYWORD = re.compile(r"(real|user|sys)\s+(\S+)")
+_KEYWORDS = {"real": "elapsed", "user": "user", "sys": "system"}
+_MINUTES = re.compile(r"([0-9]+)m(.+)s")
+
+
+def read(data: bytes) -> Output:
+    """The times of every report in the output. Raises FormatError if one is broken, cut off, or of a failed command."""
+    lines = text_lines(data)
+    found: list[Reading | Missing] = []
+    open_since = 0
+    for at, line in lines:
+        text = line.strip()
+        if _FAILED.fullmatch(text):
+            raise FormatError(f"the command failed: {text}", line=at)
+        if match := _DEFAULT.fullmatch(text):
+            for metric, written in zip(("user", "system", "elapsed"), match.groups(), strict=True):
+                found.append(_seconds(metric, written, at))
+        elif match := _KEYWORD.fullmatch(text):
+            found.append(_seconds(_KEYWORDS[match[1]], match[2], at))
+        elif line.startswith("\t") and ": " in text:
+            # The elapsed time's label holds colons itself.
+            label, _, written = text.rpartition("): " if "): " in text else ": ")
+            label += ")" if "): " in text else ""
+            open_since = 0 if label == _LAST_VERBOSE else open_since or at
+            found += _verbose(label, written, at)
+    if open_since:
+        raise FormatError(f"incomplete: no line {_LAST_VERBOSE!r} after line {open_since}", line=len(lines))
+    return output_of(found, nothing="there is no report of a time command", last_line=len(lines))
+
+
+def _verbose(label: str, written: str, line: int) -> list[Reading]:
+    if label == _LAST_VERBOSE and written != "0":
+        raise FormatError(f"the command failed: {label} {shown(written)}", line=line)
+    if label not in _VERBOSE:
+        return []
+    metric, unit = _VERBOSE[label]
+    if unit == "s":
+        return [_seconds(metric, written, line)]
+    return [Reading(metric=metric, value=number(written, line=line, what=metric), unit=unit, line=line)]
+
+
+def _seconds(metric: str, written: str, line: int) -> Reading:
+    """From "1.5", "0:01.50", "1:00:01" or the keyword's "0m1.500s"."""
+    match = _MINUTES.fullmatch(written)
+    parts = list(match.groups()) if match else written.split(":")
+    if len(parts) > 3:
+        raise FormatError(f"{metric} must be a time, got {shown(written)}", line=line)
+    seconds = 0.0
+    for part in parts:
+        seconds = seconds * 60 + number(part, line=line, what=metric)
+    return Reading(metric=metric, value=seconds, unit="s", higher_is_better=LOWER, line=line)
