@@ -123,6 +123,11 @@ class SuiteRunner:
         """The recipe's tests, the deciding one first."""
         return self._tests
 
+    @property
+    def higher_is_better(self) -> bool:
+        """The direction of the test that decides."""
+        return self._tests[0].higher_is_better
+
     def pinned(self, cpu: int) -> "SuiteRunner":
         """The same on another CPU than the recipe's."""
         other = copy.copy(self)
@@ -229,15 +234,14 @@ def judge_exit(job: EndedJob, log: Path) -> None:
     code = job.exit_code
     if code == EXIT_DONE:
         return
-    reason = failure_reason(job.stdout) or _last_words(job.stderr)
+    reason = failure_reason(job.stdout) or last_words(job.stderr)
     if code == EXIT_CHECK_FAILED:
         raise KernelError(
             f"A test refused to count under this kernel: {reason}", outcome=Outcome.CRASHED, details=f"output: {log}"
         )
-    number = -code if code < 0 else code - SIGNAL_BASE
-    if number in KERNEL_SIGNALS:
+    if (killer := fatal_signal(code)) is not None:
         raise KernelError(
-            f"The benchmark was killed by {signal.Signals(number).name} under this kernel.",
+            f"The benchmark was killed by {killer.name} under this kernel.",
             outcome=Outcome.CRASHED,
             details=f"{reason}\noutput: {log}",
         )
@@ -253,7 +257,14 @@ def judge_exit(job: EndedJob, log: Path) -> None:
     )
 
 
-def _last_words(stderr: bytes) -> str:
+def fatal_signal(exit_code: int) -> signal.Signals | None:
+    """The signal of `KERNEL_SIGNALS` that an exit code tells of (negative, or a shell's 128 + n), or None."""
+    number = -exit_code if exit_code < 0 else exit_code - SIGNAL_BASE
+    return signal.Signals(number) if number in KERNEL_SIGNALS else None
+
+
+def last_words(stderr: bytes) -> str:
+    """The last line of what a program said to standard error."""
     lines = stderr.decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else "it did not say why"
 

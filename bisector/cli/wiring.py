@@ -1,9 +1,11 @@
 """The one place where the rooms are put together: a recipe and a session become a builder and machines."""
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bisector.bench.command import CommandRunner
 from bisector.bench.compile import build_suite
 from bisector.bench.runner import SuiteRunner
 from bisector.history.repository import Repository
@@ -14,7 +16,7 @@ from bisector.kernel.toolchain import check_host
 from bisector.lab.physical import PhysicalMachine
 from bisector.lab.qemu import EmbeddedMachine, check_programs
 from bisector.lab.target import target_of
-from bisector.model.errors import MachineError
+from bisector.model.errors import MachineError, UsageError
 from bisector.model.kernel import KernelImage
 from bisector.model.machine import BootRecord
 from bisector.model.sample import RunRecord
@@ -29,6 +31,9 @@ CACHE_BYTES = 8 * 2**30
 """Built kernels kept over all sessions; a demonstration kernel is 3 MB, a distribution's 100 MB."""
 
 BATCHES = tuple[tuple[str, int], ...]
+
+Runner = SuiteRunner | CommandRunner
+"""What measures: the suite, or a recipe's own command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +54,10 @@ class Rig:
 
 
 class MeasuringMachine:
-    """A lab machine with the suite on it: the port `session.ports.Machine`, put together from lab and bench."""
+    """A lab machine with the benchmark on it: the port `session.ports.Machine`, put together from lab and bench."""
 
     def __init__(
-        self, machine: EmbeddedMachine | PhysicalMachine, suite: SuiteRunner, *, cpu: int | str | None = None
+        self, machine: EmbeddedMachine | PhysicalMachine, suite: Runner, *, cpu: int | str | None = None
     ) -> None:
         self._machine = machine
         self._suite = suite
@@ -89,8 +94,11 @@ class MeasuringMachine:
 
 
 def check_tests(home: Home, recipe: Recipe) -> None:
-    """Raise UsageError if the recipe names a test that the suite does not have."""
-    SuiteRunner(recipe.benchmark, build_suite(home.suite))
+    """Raise UsageError if the recipe names a test that the suite does not have, or a parser that there is not."""
+    if recipe.benchmark.command is not None:
+        CommandRunner(recipe.benchmark)
+    else:
+        SuiteRunner(recipe.benchmark, build_suite(home.suite))
 
 
 def check_lab(recipe: Recipe) -> None:
@@ -110,14 +118,14 @@ def wire(home: Home, state: SessionState, recipe: Recipe) -> Rig:
     """The real builder and machines of a session. Raises UsageError or BuilderError if they cannot be had."""
     folder = home.session_folder(state.name)
     builder, tree = kernel_builder(home, folder / "build", state.repo, recipe, good=state.range.good.id)
-    suite = SuiteRunner(recipe.benchmark, _pinned_suite(home, folder / "suite"))
+    suite = _runner(home, recipe, folder)
     machines: dict[str, Machine] = {
         part.name: _measuring(part, recipe, folder, session=state.name, suite=suite) for part in recipe.machines
     }
     return Rig(
         builder=builder,
         machines=machines,
-        higher_is_better=suite.tests[0].higher_is_better,
+        higher_is_better=suite.higher_is_better,
         work_tree=tree,
         folder=folder / "build",
     )
@@ -143,13 +151,13 @@ def image_cache(home: Home) -> ImageCache:
 
 
 def measuring_machine(home: Home, part: EmbeddedPart | SshPart, recipe: Recipe, folder: Path) -> MeasuringMachine:
-    """One machine with the suite of a session's folder on it. Raises UsageError for a test that there is not."""
-    suite = SuiteRunner(recipe.benchmark, _pinned_suite(home, folder / "suite"))
+    """One machine with the benchmark of a session's folder on it. Raises UsageError for a test that there is not."""
+    suite = _runner(home, recipe, folder)
     return _measuring(part, recipe, folder, session=folder.name, suite=suite)
 
 
 def _measuring(
-    part: EmbeddedPart | SshPart, recipe: Recipe, folder: Path, *, session: str, suite: SuiteRunner
+    part: EmbeddedPart | SshPart, recipe: Recipe, folder: Path, *, session: str, suite: Runner
 ) -> MeasuringMachine:
     cpu = None
     if isinstance(part, SshPart):
@@ -176,6 +184,29 @@ def lab_machine(part: EmbeddedPart | SshPart, folder: Path, session: str) -> Emb
     if isinstance(part, SshPart):
         return PhysicalMachine(part, folder, session=session)
     return EmbeddedMachine(part, folder)
+
+
+def _runner(home: Home, recipe: Recipe, folder: Path) -> Runner:
+    if recipe.benchmark.command is None:
+        return SuiteRunner(recipe.benchmark, _pinned_suite(home, folder / "suite"))
+    return CommandRunner(recipe.benchmark, _pinned_files(recipe.benchmark.command.files, folder / "command"))
+
+
+def _pinned_files(files: Sequence[str], folder: Path) -> list[Path]:
+    """Copies of the files that this session began with: edited in mid-hunt, they would measure something else."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = [folder / Path(file).name for file in files]
+    for file, copy in zip(files, kept, strict=True):
+        if not copy.exists():
+            unfinished = copy.with_name(f".{copy.name}.unfinished")
+            try:
+                shutil.copy2(file, unfinished)
+            except OSError as error:
+                raise UsageError(
+                    f"benchmark: {file} cannot be read: {error.strerror}", resolution="Put it back, then resume."
+                ) from error
+            unfinished.rename(copy)
+    return kept
 
 
 def _pinned_suite(home: Home, folder: Path) -> Path:

@@ -9,7 +9,8 @@ class Sample:
     """One test measured once, in one run.
 
     `value` is in `unit` (for the suite: operations per second of wall time); `user_ns` and `sys_ns` are CPU time
-    of the measured part. Raises ValueError unless `value` is finite and > 0: NaN would become null in JSON.
+    of the measured part. None where the benchmark does not tell: a command's numbers are its own. Raises ValueError
+    unless `value` is finite and > 0: NaN would become null in JSON.
     """
 
     test: str
@@ -17,11 +18,11 @@ class Sample:
     unit: str
     higher_is_better: bool
     ops: int
-    wall_ns: int
-    user_ns: int
-    sys_ns: int
-    minor_faults: int
-    cpu: int
+    wall_ns: int | None
+    user_ns: int | None
+    sys_ns: int | None
+    minor_faults: int | None
+    cpu: int | None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.value) and self.value > 0):

@@ -43,9 +43,10 @@ class CommandPart(Part):
     """What is run on the machine instead of the suite, once for each run.
 
     Either `argv` (program and arguments, no shell) or `shell` (a line for the machine's `sh -c`). It runs with
-    LC_ALL=C in a folder of its own, first in PATH, that holds the uploaded `files` (paths relative to the recipe's
-    folder). `setup` is a line for `sh -c` there, once after each boot. `output` is the stream that `parser` reads;
-    `regex`, for the parser of that name, is a Python pattern with the named groups metric, value and unit.
+    LC_ALL=C, pinned to the benchmark's `cpu` by taskset unless that is null, in a folder of its own, first in PATH,
+    that holds the uploaded `files` (paths relative to the recipe's folder). `setup` is a line for `sh -c` there, once
+    after each boot. `output` is the stream that `parser` reads; `regex`, for the parser of that name, is a Python
+    pattern with the named groups metric, value and unit.
     """
 
     argv: tuple[str, ...] = ()

@@ -155,7 +155,7 @@ def summarise(
     """
     recipe = recipe_of(state.recipe_text)
     test = recipe.benchmark.test
-    unit, higher = _unit_of(state, test)
+    unit, higher = _unit_of(state, recipe)
     rows = _rows(state, assessment, test)
     by_index = {row.commit.index: row for row in rows}
     changes: tuple[SiblingChange, ...] = ()
@@ -197,12 +197,16 @@ def line_of(state: SessionState, index: int) -> CommitLine:
     return CommitLine(index=index, id=commit.id, subject=plain(commit.subject), author_date=plain(commit.author_date))
 
 
-def _unit_of(state: SessionState, test: str) -> tuple[str, bool]:
+def _unit_of(state: SessionState, recipe: Recipe) -> tuple[str, bool]:
+    test, command = recipe.benchmark.test, recipe.benchmark.command
     for look in state.looks:
         for run in look.runs:
             for sample in run.samples:
                 if sample.test == test:
                     return plain(sample.unit), sample.higher_is_better
+    for metric in command.metrics if command is not None else ():
+        if metric.name == test:
+            return plain(metric.unit), metric.better == "higher"
     return "ops/s", True
 
 
