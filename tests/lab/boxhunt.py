@@ -12,6 +12,7 @@ from lab.fakebox import FakeBox, fake_kernel
 from lab.machines import QUICK
 from lab.toldsuite import told_suite
 
+from bisector.bench.command import CommandRunner
 from bisector.bench.runner import SuiteRunner
 from bisector.cli.wiring import MeasuringMachine
 from bisector.lab.physical import PhysicalMachine
@@ -98,6 +99,8 @@ class BoxHunt:
     changes: Mapping[str, object] = field(default_factory=dict)
     on_event: Callable[[Event], None] = lambda event: None
     on_progress: Callable[[str], None] = lambda text: None
+    benchmark: Mapping[str, object] = field(default_factory=lambda: {"test": "page_test", "timeout_s": 30})
+    """The recipe's; with a command of its own, that is run instead of the suite that only tells figures."""
     reached: Mapping[str, SshMachine] = field(default_factory=dict)
     """Entries to use in place of the boxes' own."""
 
@@ -116,7 +119,7 @@ class BoxHunt:
                 "repo": "/nowhere",
                 "good": "good",
                 "bad": "bad",
-                "benchmark": {"test": "page_test", "timeout_s": 30},
+                "benchmark": dict(self.benchmark),
                 "machines": tuple(entry.model_dump() for entry in entries),
                 "search": {"audit": self.audit},
             }
@@ -142,7 +145,8 @@ class BoxHunt:
                     program="test",
                 )
             )
-        runner = SuiteRunner(recipe.benchmark, self.suite)
+        own = recipe.benchmark.command is not None
+        runner = CommandRunner(recipe.benchmark) if own else SuiteRunner(recipe.benchmark, self.suite)
         with closing(journal):
             return Controller(
                 journal,
@@ -150,7 +154,7 @@ class BoxHunt:
                 recipe,
                 builder=BoxBuilder(self.folder / "kernels", self.commits, self.dead),
                 machines={part.name: MeasuringMachine(self.machine(part), runner) for part in recipe.machines},
-                higher_is_better=True,
+                higher_is_better=runner.higher_is_better,
                 observer=Onlooker(self.on_event, self.on_progress),
                 stop=self.stop,
                 retry_pause_s=self.retry_pause_s,
