@@ -81,3 +81,53 @@ def compare(base: Path, new: Path, as_json: bool) -> int:
     text, differ = benches.compare(Home.of_this_user(), base, new, as_json=as_json)
     click.echo(text)
     return int(differ)
+
+
+@bench.command(short_help="List the parsers of other people's outputs.")
+def formats() -> None:
+    """List the parsers that a recipe's `benchmark: command:` and `bench read` can use.
+
+    \b
+    Example:  bisector bench formats
+    """
+    from bisector.cli import imports
+
+    click.echo(imports.formats())
+
+
+@bench.command(short_help="Show what a parser finds in an output.")
+@click.argument("parser")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--regex", metavar="PATTERN", help="For the parser `regex`: named groups metric, value and unit.")
+@_JSON
+def read(parser: str, file: Path, regex: str | None, as_json: bool) -> None:
+    """Show every metric that a parser finds in a file, or in standard input (-): what a recipe can ask for.
+
+    A "?" stands where the format does not say the unit or which direction is better: then the recipe alone does.
+
+    \b
+    Example:  hackbench -l 100 | bisector bench read hackbench -
+              bisector bench read perf-stat counters.csv
+    """
+    from bisector.cli import imports
+
+    click.echo(imports.read(parser, file, regex=regex, as_json=as_json))
+
+
+@bench.command(short_help="Compare two profiles of the kernel.")
+@click.argument("kind", type=click.Choice(["readprofile", "perf-report", "perf-script", "folded"]))
+@click.argument("base", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("new", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--hz", nargs=2, type=click.FloatRange(0, min_open=True), help="CONFIG_HZ of base and new, for ticks.")
+@click.option("--top", type=click.IntRange(1), default=12, show_default=True, help="How many functions.")
+def profile(kind: str, base: Path, new: Path, hz: tuple[float, float] | None, top: int) -> None:
+    """Name the functions whose time moved most between two profiles.
+
+    Seconds are compared where both profiles tell them (--hz, or a clock that was sampled), else shares of the total.
+
+    \b
+    Example:  bisector bench profile readprofile 2.4.txt 2.5.txt --hz 100 1000
+    """
+    from bisector.cli import imports
+
+    click.echo(imports.compare_profiles(kind, base, new, hz=hz or None, top=top))

@@ -100,3 +100,12 @@ def test_what_a_command_must_say_is_asked_for_with_its_place(changed: str, into:
     message = refusal((HEAD + COMMAND).replace(changed, into))
     assert says in message
     assert message.startswith("<recipe>:")
+
+
+def test_the_example_of_the_readme_is_a_recipe() -> None:
+    readme = (Path(__file__).parent.parent.parent / "README.md").read_text()
+    [example] = [block for block in readme.split("```yaml\n")[1:] if block.startswith("benchmark:\n  test: both")]
+    text = HEAD.partition("benchmark:")[0] + example.partition("```")[0]
+    command = parse_recipe(text).benchmark.command
+    assert command is not None
+    assert [metric.sources for metric in command.metrics] == [("push", "pop"), ("push",)]
