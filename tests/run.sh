@@ -6,7 +6,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 . "$root/recipes/demo/setup.sh"
 ensure_packages "python3-venv $LAB_PACKAGES $KERNEL_PACKAGES openssh-server openssh-client iproute2 grub-common grub2-common grub-pc-bin \
-    ovmf mtools parted e2fsprogs systemd-boot-efi libsystemd-shared libxenmisc4.17 ccache zstd lz4 lzop kmod initramfs-tools-core dracut-core"
+    ovmf mtools parted e2fsprogs systemd-boot-efi libsystemd-shared libxenmisc4.17 ccache zstd lz4 lzop kmod initramfs-tools-core dracut-core linux-perf"
 ensure_venv "$root" "[test]"
 bin="$root/.venv/bin"
 workers=$(nproc)

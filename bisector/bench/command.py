@@ -57,6 +57,7 @@ class CommandRunner:
         self._read = reader(self._command.parser, regex=self._command.regex)
         by_name = {metric.name: metric for metric in self._command.metrics}
         self._metrics = tuple(by_name[name] for name in (part.test, *part.also))
+        self._prefix: tuple[str, ...] = ()
         written = json.dumps(self._command.model_dump(mode="json"), sort_keys=True)
         self._folder = f"{REMOTE_FOLDER}/bisector-command-{hashlib.sha256(written.encode()).hexdigest()[:16]}"
 
@@ -69,6 +70,12 @@ class CommandRunner:
         """The same on another CPU than the recipe's."""
         other = copy.copy(self)
         other._part = self._part.model_copy(update={"cpu": cpu})  # noqa: SLF001 - a copy of ours
+        return other
+
+    def under(self, prefix: Sequence[str]) -> "CommandRunner":
+        """The same, run by another program: `perf record ... --`."""
+        other = copy.copy(self)
+        other._prefix = tuple(prefix)  # noqa: SLF001 - a copy of ours
         return other
 
     def install(self, remote: RemoteMachine) -> None:
@@ -104,7 +111,9 @@ class CommandRunner:
                 elapsed_s = time.monotonic() - started
                 on_progress(Progress(fraction=None, text=f"measuring {self._part.test}, {elapsed_s:.0f} s"))
 
-        job = remote.jobs.run(self._inside([*pinning, *self._argv()]), timeout_s=self._part.timeout_s, on_poll=polled)
+        job = remote.jobs.run(
+            self._inside([*self._prefix, *pinning, *self._argv()]), timeout_s=self._part.timeout_s, on_poll=polled
+        )
         duration_s = time.monotonic() - started
         save_output(log, job)
         judge_command(job, f"output: {log}")

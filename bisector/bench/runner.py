@@ -117,6 +117,7 @@ class SuiteRunner:
         self._listing = read_listing(binary)
         self._tests = wanted_tests(part, self._listing.tests)
         self._remote = f"{REMOTE_FOLDER}/{binary.name}"
+        self._prefix: tuple[str, ...] = ()
 
     @property
     def tests(self) -> tuple[Test, ...]:
@@ -132,6 +133,12 @@ class SuiteRunner:
         """The same on another CPU than the recipe's."""
         other = copy.copy(self)
         other._part = self._part.model_copy(update={"cpu": cpu})  # noqa: SLF001 - a copy of ours
+        return other
+
+    def under(self, prefix: Sequence[str]) -> "SuiteRunner":
+        """The same, run by another program: `perf record ... --`."""
+        other = copy.copy(self)
+        other._prefix = tuple(prefix)  # noqa: SLF001 - a copy of ours
         return other
 
     def install(self, remote: RemoteMachine) -> None:
@@ -189,7 +196,9 @@ class SuiteRunner:
                 on_progress(Progress(fraction=None, text=f"{doing} {names}, {elapsed_s:.0f} s"))
 
         job = remote.jobs.run(
-            [self._remote, *arguments, *pinning, "--tag", tag], timeout_s=self._part.timeout_s, on_poll=polled
+            [*self._prefix, self._remote, *arguments, *pinning, "--tag", tag],
+            timeout_s=self._part.timeout_s,
+            on_poll=polled,
         )
         save_output(log, job)
         judge_exit(job, log)

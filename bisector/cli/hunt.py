@@ -3,24 +3,31 @@
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from bisector import __version__
 from bisector.cli.display import Current, Display
 from bisector.model.commit import CommitRange
-from bisector.model.errors import UsageError
+from bisector.model.errors import MachineError, UsageError
 from bisector.model.events import SessionStarted
 from bisector.model.outcome import AnswerKind
+from bisector.model.progress import Progress
 from bisector.recipe.load import LoadedRecipe, load_recipe, parse_recipe
+from bisector.recipe.schema import Recipe
 from bisector.search.types import Assessment
 from bisector.session.controller import Controller, StopRequest
 from bisector.session.home import Home
 from bisector.session.outlook import Outlook
 from bisector.session.state import SessionState, Status, fold
+
+if TYPE_CHECKING:
+    from bisector.cli.profiling import ProfilingMachine
 
 EXIT_FOUND = 0
 EXIT_NO_SINGLE_COMMIT = 1
@@ -127,10 +134,35 @@ def drive(home: Home, name: str, watch: Callable[[Current], Display], tell: Call
         )
         with signals_stop(stop, f"bisector resume {name}"), display:
             state = controller.run()
+            trouble = _profile(state, recipe, rig.machines, home.session_folder(name), display, stop)
         tell(state)
+        if trouble:
+            sys.stderr.write(f"{trouble}\n")
         if state.status is Status.FINISHED:
             rig.dispose()
     return exit_code(state)
+
+
+def _profile(
+    state: SessionState,
+    recipe: Recipe,
+    machines: Mapping[str, "ProfilingMachine"],
+    folder: Path,
+    display: Display,
+    stop: StopRequest,
+) -> str:
+    """Profiles, where the recipe asks for them; what prevented them, "" if nothing did. The answer stands already."""
+    from bisector.cli.profiling import collect_or_say, wanted
+
+    if state.status is not Status.FINISHED or not wanted(state, recipe):
+        return ""
+
+    def on_progress(progress: Progress) -> None:
+        if stop.reason:
+            raise MachineError(stop.reason)
+        display.progressed(state.machines[0], Progress(fraction=None, text=f"for a profile: {progress.text}"))
+
+    return collect_or_say(state, machines, folder, on_progress=on_progress)
 
 
 def exit_code(state: SessionState) -> int:

@@ -133,7 +133,11 @@ def report(home: Home, name: str, *, form: str, percent_of: PercentOf) -> str:
         case "mmtests":
             return measured_table(state, assessment, percent_of=percent_of).rstrip("\n")
         case _:
-            return report_text(told(state, assessment))
+            from bisector.cli.profiling import section
+
+            profiles = section(state, home.session_folder(name))
+            text = report_text(told(state, assessment))
+            return f"{text.rstrip()}\n\n{profiles}" if profiles else text
 
 
 def _files(state: SessionState) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bisector.bench.command import CommandRunner
 from bisector.bench.compile import build_suite
+from bisector.bench.profiler import profile_run
 from bisector.bench.runner import SuiteRunner
 from bisector.history.repository import Repository
 from bisector.history.worktree import WorkTree
@@ -24,7 +25,7 @@ from bisector.recipe.machines import EmbeddedMachine as EmbeddedPart
 from bisector.recipe.machines import SshMachine as SshPart
 from bisector.recipe.schema import Recipe
 from bisector.session.home import Home
-from bisector.session.ports import Machine, OnProgress
+from bisector.session.ports import OnProgress
 from bisector.session.state import SessionState
 
 CACHE_BYTES = 8 * 2**30
@@ -41,7 +42,7 @@ class Rig:
     """What drives a session's outside. `dispose` drops what only an unfinished session needs."""
 
     builder: KernelBuilder
-    machines: dict[str, Machine]
+    machines: "dict[str, MeasuringMachine]"
     higher_is_better: bool
     work_tree: WorkTree
     folder: Path
@@ -88,6 +89,10 @@ class MeasuringMachine:
         """Every test once."""
         return self._suite.run(self._machine, batches, log, on_progress=on_progress)
 
+    def profile(self, batches: BATCHES, *, log: Path, profile: Path, on_progress: OnProgress) -> None:
+        """One more run, under perf; what perf reports of it goes to `profile`. Its figures are no measurement."""
+        profile_run(self._suite, self._machine, batches, log, profile, on_progress=on_progress)
+
     def release(self) -> None:
         """Shut it down, or return it to its default kernel."""
         self._machine.release()
@@ -119,7 +124,7 @@ def wire(home: Home, state: SessionState, recipe: Recipe) -> Rig:
     folder = home.session_folder(state.name)
     builder, tree = kernel_builder(home, folder / "build", state.repo, recipe, good=state.range.good.id)
     suite = _runner(home, recipe, folder)
-    machines: dict[str, Machine] = {
+    machines = {
         part.name: _measuring(part, recipe, folder, session=state.name, suite=suite) for part in recipe.machines
     }
     return Rig(

@@ -1,0 +1,112 @@
+"""Profiles at the end of a hunt: one more boot of the accused commit and of its parent, each under perf.
+
+They explain, they are no evidence: made after the answer is in the journal, beside it, and never again. Whatever goes
+wrong here is told and changes nothing.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from bisector.bench.formats.profiles import read_report
+from bisector.bench.formats.reading import FormatError
+from bisector.bench.profile import movers
+from bisector.model.errors import BisectorError, MachineError
+from bisector.model.kernel import KernelImage
+from bisector.model.machine import BootRecord
+from bisector.model.outcome import AnswerKind
+from bisector.recipe.schema import Recipe
+from bisector.report.profiles import movers_text
+from bisector.session.artefacts import Artefacts
+from bisector.session.ports import OnProgress
+from bisector.session.state import SessionState
+
+PARENT, ACCUSED = "profile-parent.txt", "profile-accused.txt"
+
+
+class ProfilingMachine(Protocol):
+    """What is needed of a machine. `wiring.MeasuringMachine` is one."""
+
+    def boot(self, image: KernelImage, *, console: Path, on_progress: OnProgress) -> BootRecord:
+        """As `session.ports.Machine`."""
+        ...
+
+    def profile(
+        self, batches: tuple[tuple[str, int], ...], *, log: Path, profile: Path, on_progress: OnProgress
+    ) -> None:
+        """One run under the profiler."""
+        ...
+
+    def release(self) -> None:
+        """As `session.ports.Machine`."""
+        ...
+
+
+def wanted(state: SessionState, recipe: Recipe) -> bool:
+    """Does the recipe ask for profiles, and is there one commit to compare with its parent?"""
+    answer = state.answer
+    return recipe.benchmark.profile is not None and answer is not None and answer.kind is AnswerKind.COMMIT
+
+
+def collect(
+    state: SessionState, machines: Mapping[str, ProfilingMachine], folder: Path, *, on_progress: OnProgress
+) -> None:
+    """Boot parent and accused on one machine and profile each; both profiles become artefacts, or neither.
+
+    Raises KernelError or MachineError; the machine has been given back then too.
+    """
+    parent, accused = _pair(state)
+    name = next((name for name in state.machines if name in state.batches and name in machines), None)
+    if name is None:
+        raise MachineError("no machine of the session has measured anything")
+    machine, artefacts = machines[name], Artefacts(folder)
+    try:
+        for image, kept in ((parent, PARENT), (accused, ACCUSED)):
+            stem = kept.removesuffix(".txt")
+            machine.boot(image, console=artefacts.begin(f"{stem}-console.log"), on_progress=on_progress)
+            artefacts.keep(f"{stem}-console.log")
+            log, profile = artefacts.begin(f"{stem}.log"), artefacts.begin(kept)
+            machine.profile(state.batches[name], log=log, profile=profile, on_progress=on_progress)
+            artefacts.keep(f"{stem}.log")
+    finally:
+        machine.release()
+    for kept in (PARENT, ACCUSED):
+        artefacts.keep(kept)
+
+
+def collect_or_say(
+    state: SessionState, machines: Mapping[str, ProfilingMachine], folder: Path, *, on_progress: OnProgress
+) -> str:
+    """The same; what went wrong as a sentence, "" if nothing did."""
+    try:
+        collect(state, machines, folder, on_progress=on_progress)
+    except BisectorError as error:
+        return f"No profiles: {error}"
+    return ""
+
+
+def section(state: SessionState, folder: Path) -> str:
+    """What the report says of the profiles; "" if there are none."""
+    paths = [folder / "artefacts" / kept for kept in (PARENT, ACCUSED)]
+    if not all(path.exists() for path in paths):
+        return ""
+    parent, accused = _pair(state)
+    try:
+        found = movers(*(read_report(path.read_bytes()) for path in paths))
+    except (FormatError, OSError) as error:
+        return f"The profiles cannot be read: {error}"
+    return "What moved between its parent and the accused, by perf:\n\n" + movers_text(
+        found, (parent.commit[:12], accused.commit[:12])
+    )
+
+
+def _pair(state: SessionState) -> tuple[KernelImage, KernelImage]:
+    """The kernels of the accused's parent and of the accused. Raises MachineError if one of them was never built."""
+    ids = [commit.id for commit in state.range.commits]
+    accused = ids.index(state.answer.commits[0]) if state.answer is not None else 0
+    parents = [state.builds[index].image for index in state.range.parents[accused] if index in state.builds]
+    parent = next((image for image in parents if image is not None), None)
+    build = state.builds.get(accused)
+    if parent is None or build is None or build.image is None:
+        raise MachineError("the accused commit or its parent was never built")
+    return parent, build.image

@@ -1,0 +1,176 @@
+"""Profiles at the end of a hunt: real perf on a box over SSH, for the accused kernel and for its parent."""
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import story
+from lab.fakebox import USABLE, WHY_NOT, FakeBox, fake_kernel
+from lab.machines import QUICK
+
+from bisector.bench.command import CommandRunner
+from bisector.bench.local import LocalJobs
+from bisector.bench.profiler import profile_run
+from bisector.bench.runner import JobResult
+from bisector.cli.hunt import _profile
+from bisector.cli.profiling import ACCUSED, PARENT, collect, collect_or_say, section, wanted
+from bisector.cli.wiring import MeasuringMachine
+from bisector.lab.physical import PhysicalMachine
+from bisector.model.errors import MachineError
+from bisector.model.outcome import AnswerKind
+from bisector.model.progress import Progress
+from bisector.recipe.schema import BenchmarkPart
+from bisector.session.controller import StopRequest
+from bisector.session.state import SessionState
+
+
+def perf_works() -> bool:
+    try:
+        recorded = ["perf", "record", "-q", "-o", "/dev/null", "--", "true"]
+        return subprocess.run(recorded, capture_output=True, check=False, timeout=60).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+needs_perf = pytest.mark.skipif(not perf_works(), reason="perf cannot record here")
+
+# Faults on the way, so that the kernel shows up in the profile.
+WORK = "dd if=/dev/zero of=/dev/null bs=1M count=2000 2>/dev/null; echo push: 1 s"
+
+
+def benchmark(line: str = WORK, profile: str | None = "perf") -> BenchmarkPart:
+    command = {"shell": line, "parser": "key-value", "metrics": ({"name": "push", "better": "lower", "unit": "s"},)}
+    return BenchmarkPart.model_validate({"test": "push", "cpu": None, "command": command, "profile": profile})
+
+
+def finished(kernels: Path) -> SessionState:
+    """A hunt whose answer is commit 4, whose parent is 3, with kernels that a box understands."""
+    state = story.found().state
+    for index in (3, 4):
+        state.builds[index].image = fake_kernel(kernels, index)
+    return replace(state, machines=("box1",), batches={"box1": (("push", 1),)})
+
+
+@needs_perf
+@pytest.mark.skipif(not USABLE, reason=WHY_NOT)
+def test_parent_and_accused_are_booted_once_more_and_compared(box: FakeBox, tmp_path: Path) -> None:
+    state, said = finished(tmp_path), list[str]()
+    folder = tmp_path / "machine"
+    folder.mkdir()
+    (folder / "one-shot-proven").touch()
+    physical = PhysicalMachine(box.config(), folder, session="hunt", limits=QUICK)
+    machine = MeasuringMachine(physical, CommandRunner(benchmark()))
+    assert section(state, tmp_path / "session") == ""
+    collect(state, {"box1": machine}, tmp_path / "session", on_progress=lambda told: said.append(told.text))
+    kept = tmp_path / "session" / "artefacts"
+    assert b"Overhead" in (kept / PARENT).read_bytes()
+    assert (kept / "profile-accused.log").read_text().startswith("push: 1 s\n")
+    assert not box.leased
+    text = section(state, tmp_path / "session")
+    assert f"{'03' * 6} {'04' * 6}" in text
+    assert [line for line in text.splitlines() if line.startswith("total")]
+    assert not list(Path("/tmp").glob("bisector-profile-*"))
+
+
+@needs_perf
+def test_a_run_under_perf_leaves_a_readable_report_and_nothing_else(tmp_path: Path) -> None:
+    runner, here = CommandRunner(benchmark()), Here()
+    runner.install(here)
+    profile_run(runner, here, (), tmp_path / "log", tmp_path / "profile")
+    assert b"# Overhead" in (tmp_path / "profile").read_bytes()
+    here.jobs.run(["rm", "-rf", runner._folder], timeout_s=10, on_poll=lambda: None)
+
+
+class Here:
+    def __init__(self) -> None:
+        self.jobs = LocalJobs()
+
+    def put(self, local: Path, remote: str, *, mode: int) -> None:
+        raise AssertionError("nothing is uploaded")
+
+
+class WithoutPerf:
+    """A machine on which nothing is found."""
+
+    @property
+    def jobs(self) -> "WithoutPerf":
+        return self
+
+    def run(self, *_: object, **__: object) -> JobResult:
+        return JobResult(exit_code=1, stdout=b"", stderr=b"")
+
+
+def test_a_machine_without_perf_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(MachineError, match="perf is not on the machine"):
+        profile_run(CommandRunner(benchmark()), WithoutPerf(), (), tmp_path / "log", tmp_path / "profile")  # type: ignore[arg-type]
+
+
+class Refusing:
+    """A machine that does not boot any more; it remembers that it was given back."""
+
+    released = False
+
+    def boot(self, *_: object, **__: object) -> None:
+        raise MachineError("box1 does not answer")
+
+    def release(self) -> None:
+        self.released = True
+
+
+def test_a_profile_that_cannot_be_had_is_told_and_changes_nothing(tmp_path: Path) -> None:
+    machine = Refusing()
+    said = collect_or_say(finished(tmp_path), {"box1": machine}, tmp_path, on_progress=lambda _: None)  # type: ignore[dict-item]
+    assert said == "No profiles: box1 does not answer"
+    assert machine.released
+    assert section(finished(tmp_path), tmp_path) == ""
+
+
+def test_profiles_are_made_for_one_commit_and_only_where_the_recipe_asks(tmp_path: Path) -> None:
+    recipe = story.recipe()
+    asking = recipe.model_copy(update={"benchmark": benchmark()})
+    one = finished(tmp_path)
+    several = story.running().finish(AnswerKind.SET, [3, 4], 0.99, "both").state
+    assert wanted(one, asking)
+    assert not wanted(one, recipe)
+    assert not wanted(several, asking)
+
+
+class Watching:
+    """A display that is told; it also has somebody press Ctrl-C when asked to."""
+
+    def __init__(self, stop: StopRequest) -> None:
+        self.stop = stop
+        self.said: list[tuple[str, str]] = []
+
+    def progressed(self, worker: str, progress: Progress) -> None:
+        self.said.append((worker, progress.text))
+        self.stop.reason = "interrupted from the terminal (SIGINT)"
+
+
+class Booting(Refusing):
+    """A machine that tells twice how far it is."""
+
+    def boot(self, image: object, *, on_progress: Callable[[Progress], None], **_: object) -> None:
+        for text in ("waiting", "waiting still"):
+            on_progress(Progress(fraction=None, text=text))
+
+
+def test_the_end_of_a_hunt_can_be_interrupted_while_it_profiles(tmp_path: Path) -> None:
+    stop, machine = StopRequest(), Booting()
+    display = Watching(stop)
+    recipe = story.recipe().model_copy(update={"benchmark": benchmark()})
+    said = _profile(finished(tmp_path), recipe, {"box1": machine}, tmp_path, display, stop)  # type: ignore[dict-item, arg-type]
+    assert said == "No profiles: interrupted from the terminal (SIGINT)"
+    assert display.said == [("box1", "for a profile: waiting")]
+    assert machine.released
+    assert _profile(story.running().state, recipe, {}, tmp_path, display, stop) == ""  # type: ignore[arg-type]
+
+
+def test_a_damaged_profile_is_told_in_the_report(tmp_path: Path) -> None:
+    state = finished(tmp_path)
+    (tmp_path / "artefacts").mkdir()
+    for name in (PARENT, ACCUSED):
+        (tmp_path / "artefacts" / name).write_text("# Overhead  Symbol\n 9,0% [k] f\n")
+    assert section(state, tmp_path).startswith("The profiles cannot be read: line 2:")
