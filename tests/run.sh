@@ -6,7 +6,8 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 . "$root/recipes/demo/setup.sh"
 ensure_packages "python3-venv $LAB_PACKAGES $KERNEL_PACKAGES openssh-server openssh-client iproute2 grub-common grub2-common grub-pc-bin \
-    ovmf mtools parted e2fsprogs systemd-boot-efi libsystemd-shared libxenmisc4.17 ccache zstd lz4 lzop kmod initramfs-tools-core dracut-core linux-perf"
+    ovmf mtools parted e2fsprogs systemd-boot-efi libsystemd-shared libxenmisc4.17 ccache zstd lz4 lzop kmod udev cpio \
+    klibc-utils initramfs-tools-core dracut-core linux-perf"
 ensure_venv "$root" "[test]"
 bin="$root/.venv/bin"
 workers=$(nproc)
@@ -34,6 +35,13 @@ if [ "${1:-}" = kernel ]; then
         command -v "${need%:*}" >/dev/null && continue
         (cd "$unpacked" && apt-get download -q "${need#*:}" >&2 && dpkg-deb -x "${need#*:}"_*.deb .) || exit 2
     done
+    # Debian's own kernel is booted as one that needs its modules; to install it would touch this computer's bootloader.
+    if [ -z "${BISECTOR_KERNEL_PACKAGE:-}" ]; then
+        package=$(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: //p' | head -n 1)
+        (cd "$unpacked" && apt-get download -q "$package" >&2 && dpkg-deb -x "$package"_*.deb kernel) || exit 2
+        BISECTOR_KERNEL_PACKAGE="$unpacked/kernel"
+        export BISECTOR_KERNEL_PACKAGE
+    fi
     PATH="$PATH:$unpacked/usr/bin:$unpacked/sbin:$unpacked/usr/sbin"
     export PATH
     # Each guest needs one core. Tests that share a machine or its kernels stay together (their xdist_group).

@@ -18,6 +18,7 @@ from bisector.lab.root import Root
 from bisector.lab.ssh import ConnectError, Limits, Shell
 from bisector.lab.target import target_of
 from bisector.lab.watch import QuietJobs, end_left_over_jobs, require_alone
+from bisector.lab.watchdog import arm as arm_watchdog
 from bisector.model.errors import KernelError, LabError, MachineError
 from bisector.model.kernel import KernelImage
 from bisector.model.machine import BootRecord, MachineFacts
@@ -125,8 +126,11 @@ class PhysicalMachine:
         self._follow_console(console)
         running = self._bring_up.bring_up(image, here, on_wait)
         prepared = self._preparation.apply()
+        own = {"prepared": prepared} if prepared else {}
+        if self._config.watchdog_s is not None:
+            own["watchdog"] = str(arm_watchdog(self._root, self._config.watchdog_s))
         # Asked again: a fact is what holds while it measures.
-        facts = self._facts(proof.ask(self._shell) if prepared else running, prepared)
+        facts = self._facts(proof.ask(self._shell) if prepared else running, own)
         require_alone(self._shell, self._config.ignore_logins)
         self._lease.renew()
         self._proven_boot = running.boot_id
@@ -290,10 +294,9 @@ class PhysicalMachine:
         if console is not None:
             console.finish()
 
-    def _facts(self, running: proof.RunningKernel, prepared: str) -> MachineFacts:
-        facts = dict(running.facts)
-        if prepared:
-            facts["prepared"] = prepared
+    def _facts(self, running: proof.RunningKernel, own: dict[str, str]) -> MachineFacts:
+        """What the machine said, and `own`: what was set there for test kernels."""
+        facts = {**dict(running.facts), **own}
         words = facts.get("cmdline", "").split()
         facts["cmdline"] = " ".join(word for word in words if not word.startswith(_OF_THIS_BOOT))
         facts["boot method"] = self._config.boot.condition

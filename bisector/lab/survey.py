@@ -16,6 +16,7 @@ from bisector.lab.root import Root
 from bisector.lab.ssh import Limits, Shell
 from bisector.lab.target import target_of
 from bisector.lab.watch import conditions, require_alone
+from bisector.lab.watchdog import look as look_at_watchdog
 from bisector.model.errors import BisectorError
 from bisector.recipe.machines import Installed, KexecBoot, SshMachine
 
@@ -86,6 +87,7 @@ class Survey:
             ("proof", self._proof),
             ("governor", self._governor),
             ("power", self._power),
+            ("watchdog", self._watchdog),
             ("console", self._console),
         ):
             yield self._finding(requirement, step)
@@ -96,8 +98,10 @@ class Survey:
         return proof.ask(self._connected)
 
     def conditions(self) -> dict[str, str]:
-        """What changes by itself: load, temperature. Raises MachineError."""
-        return conditions(self._connected)
+        """What changes by itself: load, temperature; and the hardware watchdog, if it has one. Raises MachineError."""
+        watchdog = look_at_watchdog(self._connected)
+        now = conditions(self._connected)
+        return now if watchdog is None else {**now, "watchdog": f"{watchdog}{', active' if watchdog.is_active else ''}"}
 
     @property
     def root(self) -> Root:
@@ -256,6 +260,17 @@ class Survey:
         if power is None:
             return Grade.NOTE, "no command", "Without power: in its entry, a kernel that hangs needs a person."
         return "cycle" if power.cycle is not None else "off and on"
+
+    def _watchdog(self) -> tuple[Grade, str, str] | str:
+        seen, wanted_s = look_at_watchdog(self._connected), self._machine.watchdog_s
+        if wanted_s is None:
+            return (
+                "no hardware watchdog is needed" if seen is None else f"{seen}; watchdog_s: in its entry would use it"
+            )
+        if seen is None:
+            mend = "Load its driver (iTCO_wdt, sp5100_tco, i6300esb, ...), or take watchdog_s out of its entry."
+            return Grade.FAIL, "none under the running kernel, and watchdog_s is set", mend
+        return f"{seen}{' and active' if seen.is_active else ''}; resets a test kernel that hangs for {wanted_s} s"
 
     def _console(self) -> tuple[Grade, str, str] | str:
         if self._machine.console is None:

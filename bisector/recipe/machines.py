@@ -198,7 +198,8 @@ class SshMachine(_Host):
     `facts` are what proof of the kernel must find, by the names of `MachineFacts` ("governor: performance").
     `ignore_logins` are users whose being logged in does not spoil a sample. `console` is a command that prints the
     machine's serial console for as long as it runs. `lease_h` is how long after its last sign of life a controller
-    still holds the machine.
+    still holds the machine. `watchdog_s` has the machine's hardware watchdog reset it, into its default kernel, when a
+    test kernel that came as far as user space hangs for about that long.
     """
 
     kind: Literal["ssh"]
@@ -213,6 +214,7 @@ class SshMachine(_Host):
     boot_timeout_s: PositiveFloat = 600.0
     shutdown_timeout_s: PositiveFloat = 180.0
     """How long the old kernel may take to go down after a reboot was ordered."""
+    watchdog_s: Annotated[int, Field(ge=10, le=600)] | None = None
     facts: dict[str, Text] = {}
     ignore_logins: tuple[Text, ...] = ()
     prepare: Prepare = Prepare()

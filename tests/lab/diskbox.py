@@ -33,7 +33,7 @@ PATIENT = Limits(connect_s=5, banner_s=10, auth_s=60, channel_s=60)
 
 _CMDLINE = "console=ttyS0 nokaslr random.trust_cpu=on tsc=reliable"
 
-_INITTAB = """::respawn:/sbin/dropbear -F -E -s -j -k -p 22 -r /etc/dropbear/host_key
+INITTAB = """::respawn:/sbin/dropbear -F -E -s -j -k -p 22 -r /etc/dropbear/host_key
 ::restart:/bin/busybox init
 ::shutdown:/bin/mount -o remount,ro /
 """
@@ -92,7 +92,7 @@ def disk_root(box: "DiskBox") -> dict[str, Entry]:
     init = entries["init"].content.decode().partition("\n")[2]
     for entry in (
         text("init", _INIT_HEAD + init, 0o755),
-        text("etc/inittab", _INITTAB),
+        text("etc/inittab", INITTAB),
         text("sbin/hang", "#!/bin/sh\nexec sleep 1000000\n", 0o755),
     ):
         entries[entry.path] = entry

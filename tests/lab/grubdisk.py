@@ -8,11 +8,13 @@ import os
 import shutil
 import struct
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from lab.diskbox import DiskBox, disk_root, program, text, write_folder
 
+from bisector.lab.initramfs import Entry
 from bisector.lab.programs import Program
 from bisector.model.kernel import KernelImage
 
@@ -64,12 +66,21 @@ def missing() -> list[str]:
 
 
 def make_grub_box(
-    root: Path, default: KernelImage, *, name: str = "grub1", size_mib: int = 96, **changes: Any
+    root: Path,
+    default: KernelImage,
+    *,
+    name: str = "grub1",
+    size_mib: int = 96,
+    more: Collection[Entry] = (),
+    **changes: Any,
 ) -> DiskBox:
-    """A machine, not yet switched on, whose disk was just made and whose default kernel is `default`."""
+    """A machine, not yet switched on, whose disk was just made and whose default kernel is `default`.
+
+    `more` is laid over its files.
+    """
     box = DiskBox(root, root / "disk.img", {"method": "grub", "panic_s": 1}, name=name, **changes)
     folder = root / "files"
-    _files(folder, box, default)
+    _files(folder, box, default, more)
     make_disk(box.disk, folder, size_mib=size_mib)
     shutil.rmtree(folder)
     return box
@@ -81,7 +92,7 @@ def environment(box: DiskBox) -> dict[str, str]:
     return {key: value for key, _, value in pairs if value}
 
 
-def _files(folder: Path, box: DiskBox, default: KernelImage) -> None:
+def _files(folder: Path, box: DiskBox, default: KernelImage, more: Collection[Entry]) -> None:
     entries = disk_root(box)
     grub = [program(f"usr/bin/{tool}", f"/usr/bin/{tool}") for tool in ("grub-editenv", "grub-mkrelpath")]
     grub += [program(f"usr/sbin/{tool}", f"/usr/sbin/{tool}") for tool in ("grub-probe", "grub-reboot")]
@@ -89,6 +100,7 @@ def _files(folder: Path, box: DiskBox, default: KernelImage) -> None:
         text("etc/fstab", f"UUID={UUID} / ext4 defaults 0 1\n"),
         *(entry for found in grub for entry in found),
         *program("usr/share/grub/grub-mkconfig_lib", "/usr/share/grub/grub-mkconfig_lib"),
+        *more,
     ):
         entries[entry.path] = entry
     write_folder(folder, entries.values())

@@ -72,7 +72,10 @@ def with_modules(image: KernelImage, folder: Path, *, size: int = 0) -> KernelIm
     if size:
         with Path("/dev/urandom").open("rb") as noise:
             (tree / "kernel/noise").write_bytes(noise.read(size))
-    packed = folder / f"modules-{image.release}.tar.gz"
-    unpacked_bytes = pack(tree, packed)
-    modules = KernelModules(path=str(packed), sha256=sha256_of(packed), unpacked_bytes=unpacked_bytes)
-    return replace(image, modules=modules)
+    return replace(image, modules=packed(tree, folder / f"modules-{image.release}.tar.gz"))
+
+
+def packed(tree: Path, target: Path) -> KernelModules:
+    """A folder as the builder hands it on."""
+    unpacked_bytes = pack(tree, target)
+    return KernelModules(path=str(target), sha256=sha256_of(target), unpacked_bytes=unpacked_bytes)

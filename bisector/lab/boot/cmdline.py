@@ -34,6 +34,7 @@ def fallback_words(part: Installed, machine: SshMachine, release: str) -> tuple[
         "oops=panic",
         "softlockup_panic=1",
         "hung_task_panic=1",
+        *([] if machine.watchdog_s is None else [f"systemd.watchdog_sec={machine.watchdog_s}"]),
         *machine.cmdline.split(),
         f"{MARK}={release}",
     )
