@@ -26,7 +26,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "stress-ng": ("stress-ng.txt",),
     "stress-ng-yaml": ("stress-ng.yaml",),
     "sysbench": ("sysbench-threads.txt", "sysbench-memory.txt", "sysbench-cpu.txt", "sysbench-fileio.txt"),
-    "time": ("gnu-time-v.txt", "gnu-time.txt", "bash-time.txt", "posix-time.txt"),
+    "time": ("gnu-time-v.txt", "gnu-time.txt", "bash-time.txt", "busybox-time.txt", "posix-time.txt"),
     "will-it-scale": ("will-it-scale.csv", "will-it-scale.txt"),
 }
 """By parser, the samples that it reads; `json-lines`, `suite` and `regex` have none of a stranger's."""

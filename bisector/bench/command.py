@@ -141,7 +141,9 @@ class CommandRunner:
             return measure(self._read(job.stderr if from_stderr else job.stdout), self._metrics)
         except FormatError as error:
             # As with the suite: it ended well and yet told no whole result, which is no kernel's speed.
-            line = error.line + (job.stdout.rstrip(b"\n").count(b"\n") + 2 if from_stderr else 0)
+            # In the log, standard error follows standard output and the line with the exit code.
+            before = job.stdout.count(b"\n") + (not job.stdout.endswith(b"\n") and bool(job.stdout)) + 1
+            line = error.line + (before if from_stderr else 0)
             raise MachineError(
                 f"The benchmark's output does not count: {error.reason}",
                 details=f"{log}:{line}, read by parser {self._command.parser}",

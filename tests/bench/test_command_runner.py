@@ -180,10 +180,11 @@ def test_what_cannot_be_read_is_no_measurement_and_is_shown_with_its_line(
     assert raised.value.details.startswith(f"{log}:{line},")
 
 
-def test_a_line_of_standard_error_is_told_as_it_stands_in_the_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stdout", [b"", b"working", b"working\ndone\n", b"\n\n"])
+def test_a_line_of_standard_error_is_told_as_it_stands_in_the_log(stdout: bytes, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with pytest.raises(MachineError) as raised:
-        run(Told(0, b"working\ndone\n", b"note\npush: 0 s\n"), log, output="stderr")
+        run(Told(0, stdout, b"note\npush: 0 s\n"), log, output="stderr")
     line = int(raised.value.details.partition(",")[0].rpartition(":")[2])
     assert log.read_text().splitlines()[line - 1] == "# push: 0 s"
 

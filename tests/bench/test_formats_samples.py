@@ -47,7 +47,7 @@ def test_every_number_stands_on_the_line_that_its_reading_names(parser: str, fil
     for reading in found:
         numbers = re.findall(r"\d+\.?\d*(?:[eE][+-]?\d+)?", lines[reading.line - 1])
         # A time in minutes is the one number that is not printed as it is read.
-        minutes = reading.unit == "s" and re.search(r"\d[:m]\d", lines[reading.line - 1])
+        minutes = reading.unit == "s" and re.search(r"\d(:|m ?)\d", lines[reading.line - 1])
         assert minutes or reading.value in map(float, numbers), (reading, lines[reading.line - 1])
 
 
@@ -79,6 +79,7 @@ def test_every_number_stands_on_the_line_that_its_reading_names(parser: str, fil
         ("time", "gnu-time-v.txt", "elapsed", 0.1, "s", False, 5),
         ("time", "gnu-time-v.txt", "minor_faults", 81, "events", None, 13),
         ("time", "gnu-time.txt", "elapsed", 0.05, "s", False, 1),
+        ("time", "busybox-time.txt", "elapsed", 7.89, "s", False, 1),
         ("time", "posix-time.txt", "elapsed", 0.05, "s", False, 1),
         ("hackbench", "hackbench.txt", "Time", 0.068, "s", False, 3),
         ("stress-ng", "stress-ng.txt", "fault bogo-ops-per-second-real-time", 1690.72, "bogo ops/s", True, 6),
@@ -221,3 +222,18 @@ def test_our_own_suite_reads_as_it_measures(suite: Path, tmp_path: Path) -> None
     assert [(r.metric, r.value) for r in output.readings] == [(s.test, pytest.approx(s.value)) for s in record.samples]
     with pytest.raises(FormatError, match="the end line is missing"):
         reader("suite")(printed[: printed.rindex(b"\n", 0, -1) + 1])
+
+
+@pytest.mark.parametrize(
+    ("printed", "seconds"),
+    [
+        ("real\t1m30.500s", 90.5),
+        ("real\t2m 03.25s", 123.25),
+        ("real\t1h 2m 03s", 3723.0),
+        ("real 0.07", 0.07),
+        ("0.00user 0.01system 1:02:03elapsed 99%CPU (0avgtext+0avgdata 1k)k", 3723.0),
+    ],
+)
+def test_a_time_is_read_in_every_shells_way_of_writing_it(printed: str, seconds: float) -> None:
+    found = {reading.metric: reading.value for reading in reader("time")(f"{printed}\n".encode()).readings}
+    assert found["elapsed"] == seconds

@@ -31,9 +31,10 @@ _VERBOSE = {
 }
 _LAST_VERBOSE = "Exit status"
 _DEFAULT = re.compile(r"(\S+)user (\S+)system (\S+)elapsed .*")
-_KEYWORD = re.compile(r"(real|user|sys)\s+(\S+)")
+_KEYWORD = re.compile(r"(real|user|sys)\s+(\S+(?: \S+){0,2})")
 _KEYWORDS = {"real": "elapsed", "user": "user", "sys": "system"}
-_MINUTES = re.compile(r"([0-9]+)m(.+)s")
+_MINUTES = re.compile(r"(?:([0-9]+)h )?([0-9]+)m ?(.+)s", re.ASCII)
+"""Of bash, "0m1.500s"; of busybox, "0m 1.50s" and "1h 0m 01s"."""
 
 
 def read(data: bytes) -> Output:
@@ -73,9 +74,9 @@ def _verbose(label: str, written: str, line: int) -> list[Reading]:
 
 
 def _seconds(metric: str, written: str, line: int) -> Reading:
-    """From "1.5", "0:01.50", "1:00:01" or the keyword's "0m1.500s"."""
+    """From "1.5", "0:01.50", "1:00:01" or a shell's "0m1.500s"."""
     match = _MINUTES.fullmatch(written)
-    parts = list(match.groups()) if match else written.split(":")
+    parts = [part for part in match.groups() if part is not None] if match else written.split(":")
     if len(parts) > 3:
         raise FormatError(f"{metric} must be a time, got {shown(written)}", line=line)
     seconds = 0.0
