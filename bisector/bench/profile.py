@@ -8,6 +8,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+_IDLE = re.compile(
+    r"(amd_e400|default|poll|intel|mwait|arch_cpu|acpi|do|tdx|cpu)_idle(_call|_irq|_ibrs|_do_entry)?"
+    r"|((pv_)?native|acpi)_safe_halt|cpuidle_enter(_state)?|.*haltpoll.*"
+)
 _CLONE = re.compile(r"(\.(isra|constprop|part|cold|llvm|lto_priv)(\.[0-9]+)*)+$")
 
 
@@ -27,6 +31,17 @@ class Profile:
     def with_hz(self, hz: float) -> "Profile":
         """The same, counted by a timer of `hz` (CONFIG_HZ of that kernel)."""
         return Profile(weights=self.weights, total=self.total, per_s=hz, unlisted_below=self.unlisted_below)
+
+    def without_idle(self) -> "Profile":
+        """The same without what a processor does while it waits: how long that was is no property of the kernel.
+
+        All of it if there is nothing else.
+        """
+        busy = {symbol: weight for symbol, weight in self.weights.items() if not _IDLE.fullmatch(plain_symbol(symbol))}
+        total = self.total - sum(self.weights.values()) + sum(busy.values())
+        if not (busy and total > 0):
+            return self
+        return Profile(weights=busy, total=total, per_s=self.per_s, unlisted_below=self.unlisted_below)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -154,7 +154,8 @@ def _profile(
     """Profiles, where the recipe asks for them; what prevented them, "" if nothing did. The answer stands already."""
     from bisector.cli.profiling import collect_or_say, wanted
 
-    if state.status is not Status.FINISHED or not wanted(state, recipe):
+    profiler = recipe.benchmark.profile
+    if state.status is not Status.FINISHED or profiler is None or not wanted(state, recipe):
         return ""
 
     def on_progress(progress: Progress) -> None:
@@ -162,7 +163,7 @@ def _profile(
             raise MachineError(stop.reason)
         display.progressed(state.machines[0], Progress(fraction=None, text=f"for a profile: {progress.text}"))
 
-    return collect_or_say(state, machines, folder, on_progress=on_progress)
+    return collect_or_say(state, machines, folder, profiler=profiler, on_progress=on_progress)
 
 
 def exit_code(state: SessionState) -> int:

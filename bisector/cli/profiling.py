@@ -1,4 +1,4 @@
-"""Profiles at the end of a hunt: one more boot of the accused commit and of its parent, each under perf.
+"""Profiles at the end of a hunt: one more boot of the accused commit and of its parent, each profiled.
 
 They explain, they are no evidence: made after the answer is in the journal, beside it, and never again. Whatever goes
 wrong here is told and changes nothing.
@@ -8,15 +8,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from bisector.bench.formats.profiles import read_report
+from bisector.bench.formats.profiles import PROFILES
 from bisector.bench.formats.reading import FormatError
 from bisector.bench.profile import movers
+from bisector.bench.profiler import FORMAT_OF, Profiler
 from bisector.model.errors import BisectorError, MachineError
 from bisector.model.kernel import KernelImage
 from bisector.model.machine import BootRecord
 from bisector.model.outcome import AnswerKind
 from bisector.recipe.schema import Recipe
 from bisector.report.profiles import movers_text
+from bisector.report.summary import recipe_of
 from bisector.session.artefacts import Artefacts
 from bisector.session.ports import OnProgress
 from bisector.session.state import SessionState
@@ -32,7 +34,13 @@ class ProfilingMachine(Protocol):
         ...
 
     def profile(
-        self, batches: tuple[tuple[str, int], ...], *, log: Path, profile: Path, on_progress: OnProgress
+        self,
+        batches: tuple[tuple[str, int], ...],
+        *,
+        profiler: Profiler,
+        log: Path,
+        profile: Path,
+        on_progress: OnProgress,
     ) -> None:
         """One run under the profiler."""
         ...
@@ -49,7 +57,12 @@ def wanted(state: SessionState, recipe: Recipe) -> bool:
 
 
 def collect(
-    state: SessionState, machines: Mapping[str, ProfilingMachine], folder: Path, *, on_progress: OnProgress
+    state: SessionState,
+    machines: Mapping[str, ProfilingMachine],
+    folder: Path,
+    *,
+    profiler: Profiler,
+    on_progress: OnProgress,
 ) -> None:
     """Boot parent and accused on one machine and profile each; both profiles become artefacts, or neither.
 
@@ -66,7 +79,8 @@ def collect(
             machine.boot(image, console=artefacts.begin(f"{stem}-console.log"), on_progress=on_progress)
             artefacts.keep(f"{stem}-console.log")
             log, profile = artefacts.begin(f"{stem}.log"), artefacts.begin(kept)
-            machine.profile(state.batches[name], log=log, profile=profile, on_progress=on_progress)
+            batches = state.batches[name]
+            machine.profile(batches, profiler=profiler, log=log, profile=profile, on_progress=on_progress)
             artefacts.keep(f"{stem}.log")
     finally:
         machine.release()
@@ -75,11 +89,16 @@ def collect(
 
 
 def collect_or_say(
-    state: SessionState, machines: Mapping[str, ProfilingMachine], folder: Path, *, on_progress: OnProgress
+    state: SessionState,
+    machines: Mapping[str, ProfilingMachine],
+    folder: Path,
+    *,
+    profiler: Profiler,
+    on_progress: OnProgress,
 ) -> str:
     """The same; what went wrong as a sentence, "" if nothing did."""
     try:
-        collect(state, machines, folder, on_progress=on_progress)
+        collect(state, machines, folder, profiler=profiler, on_progress=on_progress)
     except BisectorError as error:
         return f"No profiles: {error}"
     return ""
@@ -91,11 +110,12 @@ def section(state: SessionState, folder: Path) -> str:
     if not all(path.exists() for path in paths):
         return ""
     parent, accused = _pair(state)
+    profiler = recipe_of(state.recipe_text).benchmark.profile or "perf"
     try:
-        found = movers(*(read_report(path.read_bytes()) for path in paths))
+        found = movers(*(PROFILES[FORMAT_OF[profiler]](path.read_bytes()).without_idle() for path in paths))
     except (FormatError, OSError) as error:
         return f"The profiles cannot be read: {error}"
-    return "What moved between its parent and the accused, by perf:\n\n" + movers_text(
+    return f"What moved between its parent and the accused, by {profiler}:\n\n" + movers_text(
         found, (parent.commit[:12], accused.commit[:12])
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bisector.bench.command import CommandRunner
 from bisector.bench.compile import build_suite
-from bisector.bench.profiler import profile_run
+from bisector.bench.profiler import Profiler, profile_run
 from bisector.bench.runner import SuiteRunner
 from bisector.history.repository import Repository
 from bisector.history.worktree import WorkTree
@@ -89,9 +89,11 @@ class MeasuringMachine:
         """Every test once."""
         return self._suite.run(self._machine, batches, log, on_progress=on_progress)
 
-    def profile(self, batches: BATCHES, *, log: Path, profile: Path, on_progress: OnProgress) -> None:
-        """One more run, under perf; what perf reports of it goes to `profile`. Its figures are no measurement."""
-        profile_run(self._suite, self._machine, batches, log, profile, on_progress=on_progress)
+    def profile(
+        self, batches: BATCHES, *, profiler: Profiler, log: Path, profile: Path, on_progress: OnProgress
+    ) -> None:
+        """One more run, profiled; what the profiler says goes to `profile`. Its figures are no measurement."""
+        profile_run(self._suite, self._machine, batches, log, profile, profiler=profiler, on_progress=on_progress)
 
     def release(self) -> None:
         """Shut it down, or return it to its default kernel."""

@@ -42,8 +42,8 @@ class BenchmarkPart(Part):
     cpu: Annotated[int, Field(ge=0)] | None = 0
     timeout_s: PositiveFloat = 600.0
     command: CommandPart | None = None
-    profile: Literal["perf"] | None = None
-    """At the end of a hunt that found one commit: one more boot of it and of its parent, under `perf record`."""
+    profile: Literal["perf", "readprofile"] | None = None
+    """At the end of a hunt that found one commit: one more boot of it and of its parent, under this profiler."""
 
     @model_validator(mode="after")
     def _names_metrics_of_the_command(self) -> "BenchmarkPart":

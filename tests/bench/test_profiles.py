@@ -1,5 +1,6 @@
 """Profiles: read from each format, normalised, compared; broken ones are errors with a line."""
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from bisector.bench.formats.profiles import PROFILES
 from bisector.bench.formats.reading import FormatError
+from bisector.bench.formats.ticks import ticks_text
 from bisector.bench.profile import Profile, movers, plain_symbol
 
 TICKS = sorted(SAMPLES.parent.glob("readprofile_*.txt"))
@@ -58,6 +60,14 @@ def test_copies_that_a_compiler_made_are_one_function() -> None:
         Profile(weights={"f.isra.0": 2, "f": 1}, total=3), Profile(weights={"f.constprop.0": 4, "g": 0}, total=4)
     )
     assert [(row.symbol, row.change) for row in found.rows] == [("f", 0.0), ("g", 0.0)]
+
+
+def test_waiting_is_no_work() -> None:
+    waiting = {"amd_e400_idle": 970.0, "default_idle_call": 5.0, "pv_native_safe_halt": 5.0, "intel_idle.cold": 1.0}
+    profile = Profile(weights={**waiting, "idle_cpu": 2.0, "f": 8.0}, total=1000.0, unlisted_below=1.0)
+    busy = profile.without_idle()
+    assert (dict(busy.weights), busy.total, busy.unlisted_below) == ({"idle_cpu": 2.0, "f": 8.0}, 19.0, 1.0)
+    assert Profile(weights=waiting, total=981.0).without_idle().total == 981.0
 
 
 def test_without_a_frequency_on_both_sides_shares_are_compared() -> None:
@@ -122,3 +132,36 @@ def test_no_input_makes_a_profile_reader_raise_anything_but_its_own_error(kind: 
     assert 0 < found.total < float("inf")
     assert all(0 <= weight < float("inf") for weight in found.weights.values())
     assert movers(found, found).rows[0].change == 0
+
+
+SYMBOLS = b"0 A x\nff10 T _stext\nff20 t f\nff30 T g\nff30 t again\nff40 D data\n"
+
+
+def test_the_kernels_own_counts_become_the_rows_of_readprofile() -> None:
+    # One tick in _stext, two and three in f, four in g, of a step of eight bytes.
+    text = ticks_text(struct.pack("<7I", 8, 1, 0, 2, 3, 4, 0), SYMBOLS)
+    found = PROFILES["readprofile"](text)
+    assert dict(found.weights) == {"_stext": 1, "g": 4, "f": 5}
+    assert (found.total, found.unlisted_below) == (10, 0)
+    assert [line.split()[1] for line in text.decode().splitlines()] == ["_stext", "g", "f", "total"]
+    assert float(text.split()[11]) == pytest.approx(5 / 16, abs=1e-4), "ticks a byte"
+
+
+@pytest.mark.parametrize(
+    ("profile", "symbols", "says"),
+    [
+        (b"", SYMBOLS, "has 0 bytes"),
+        (struct.pack("<2I", 4, 0)[:-1], SYMBOLS, "has 7 bytes"),
+        (struct.pack("<2I", 3, 0), SYMBOLS, "is 3, which is no step"),
+        (struct.pack("<2I", 0, 0), SYMBOLS, "is 0, which is no step"),
+        (struct.pack("<2I", 4, 1), b"", "there is no output"),
+        (struct.pack("<2I", 4, 1), b"ff10 T f\n", "does not tell where _stext is"),
+        (struct.pack("<2I", 4, 1), b"0 T _stext\n0 T f\n", "are addresses hidden there"),
+        (struct.pack("<2I", 4, 1), b"zz T _stext\n", "not an address"),
+        (struct.pack("<2I", 4, 1), b"hello\n", "not a line of /proc/kallsyms"),
+    ],
+)
+def test_counts_that_cannot_be_told_apart_are_an_error(profile: bytes, symbols: bytes, says: str) -> None:
+    with pytest.raises(FormatError) as raised:
+        ticks_text(profile, symbols)
+    assert says in raised.value.reason

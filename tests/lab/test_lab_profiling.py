@@ -1,7 +1,9 @@
 """Profiles at the end of a hunt: real perf on a box over SSH, for the accused kernel and for its parent."""
 
+import gzip
+import struct
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,7 +65,9 @@ def test_parent_and_accused_are_booted_once_more_and_compared(box: FakeBox, tmp_
     physical = PhysicalMachine(box.config(), folder, session="hunt", limits=QUICK)
     machine = MeasuringMachine(physical, CommandRunner(benchmark()))
     assert section(state, tmp_path / "session") == ""
-    collect(state, {"box1": machine}, tmp_path / "session", on_progress=lambda told: said.append(told.text))
+    collect(
+        state, {"box1": machine}, tmp_path / "session", profiler="perf", on_progress=lambda told: said.append(told.text)
+    )
     kept = tmp_path / "session" / "artefacts"
     assert b"Overhead" in (kept / PARENT).read_bytes()
     assert (kept / "profile-accused.log").read_text().startswith("push: 1 s\n")
@@ -121,7 +125,7 @@ class Refusing:
 
 def test_a_profile_that_cannot_be_had_is_told_and_changes_nothing(tmp_path: Path) -> None:
     machine = Refusing()
-    said = collect_or_say(finished(tmp_path), {"box1": machine}, tmp_path, on_progress=lambda _: None)  # type: ignore[dict-item]
+    said = collect_or_say(finished(tmp_path), {"box1": machine}, tmp_path, profiler="perf", on_progress=lambda _: None)  # type: ignore[dict-item]
     assert said == "No profiles: box1 does not answer"
     assert machine.released
     assert section(finished(tmp_path), tmp_path) == ""
@@ -174,3 +178,66 @@ def test_a_damaged_profile_is_told_in_the_report(tmp_path: Path) -> None:
     for name in (PARENT, ACCUSED):
         (tmp_path / "artefacts" / name).write_text("# Overhead  Symbol\n 9,0% [k] f\n")
     assert section(state, tmp_path).startswith("The profiles cannot be read: line 2:")
+
+
+SYMBOLS = b"""0000000000000000 A fixed_percpu_data
+ffffffff81000000 T _text
+ffffffff81000000 T _stext
+ffffffff81000010 t do_wp_page
+ffffffff81000040 T clear_page
+ffffffff81000040 t clear_page_alias
+ffffffff81000080 D no_text
+ffffffffa0000000 t of_a_module [ext4]
+"""
+TABLE = struct.pack("<34I", 4, *([0] * 4), 7, 2, *([0] * 10), 4, *([0] * 16))
+
+
+class Ticking:
+    """A machine whose kernel counts ticks, or does not."""
+
+    def __init__(self, *, counts: bool = True, profile: bytes = TABLE, symbols: bytes = SYMBOLS) -> None:
+        self.counts = counts
+        self.files = {"/proc/profile": gzip.compress(profile), "/proc/kallsyms": gzip.compress(symbols)}
+        self.asked: list[str] = []
+
+    @property
+    def jobs(self) -> "Ticking":
+        return self
+
+    def run(self, argv: Sequence[str], **_: object) -> JobResult:
+        self.asked.append(argv[2])
+        if argv[2].startswith("[ -e"):
+            return JobResult(exit_code=int(not self.counts), stdout=b"", stderr=b"")
+        return JobResult(exit_code=0, stdout=self.files.get(argv[-1], b"push: 1 s\n"), stderr=b"")
+
+
+def test_ticks_are_set_to_zero_before_the_run_and_read_after_it(tmp_path: Path) -> None:
+    machine = Ticking()
+    runner = CommandRunner(benchmark(profile="readprofile"))
+    profile_run(runner, machine, (), tmp_path / "log", tmp_path / "profile", profiler="readprofile")  # type: ignore[arg-type]
+    assert (tmp_path / "profile").read_text().splitlines()[-1].split()[:3] == ["0" * 16, "total", "13"]
+    asked = [script.split()[0] for script in machine.asked]
+    assert asked == ["[", "echo", "cd", "gzip", "gzip"]
+
+
+def test_ticks_that_arrive_damaged_are_the_labs_trouble(tmp_path: Path) -> None:
+    runner, log, kept = CommandRunner(benchmark()), tmp_path / "log", tmp_path / "profile"
+    odd, cut = Ticking(profile=b"\x03\0\0\0\0\0\0\0"), Ticking()
+    cut.files["/proc/profile"] = cut.files["/proc/profile"][:-9]
+    for broken, says in ((odd, "is 3, which is no step"), (cut, "arrived damaged")):
+        with pytest.raises(MachineError, match=says):
+            profile_run(runner, broken, (), log, kept, profiler="readprofile")  # type: ignore[arg-type]
+        assert not kept.exists()
+
+
+def test_a_kernel_that_counts_no_ticks_is_told_with_what_it_needs(tmp_path: Path) -> None:
+    with pytest.raises(MachineError, match="this kernel counts no ticks") as raised:
+        profile_run(
+            CommandRunner(benchmark()),
+            Ticking(counts=False),  # type: ignore[arg-type]
+            (),
+            tmp_path / "log",
+            tmp_path / "profile",
+            profiler="readprofile",
+        )
+    assert "profile=2" in raised.value.resolution
