@@ -82,6 +82,8 @@ def collect(
             batches = state.batches[name]
             machine.profile(batches, profiler=profiler, log=log, profile=profile, on_progress=on_progress)
             artefacts.keep(f"{stem}.log")
+            if profiler == "readprofile":
+                _note_hz(profile, image)
     finally:
         machine.release()
     for kept in (PARENT, ACCUSED):
@@ -118,6 +120,16 @@ def section(state: SessionState, folder: Path) -> str:
     return f"What moved between its parent and the accused, by {profiler}:\n\n" + movers_text(
         found, (parent.commit[:12], accused.commit[:12])
     )
+
+
+def _note_hz(profile: Path, image: KernelImage) -> None:
+    """Put the line that says how many ticks make a second before a profile, if the kernel's configuration is kept."""
+    try:
+        config = Path(image.path).with_name("config").read_text().splitlines()
+    except OSError:
+        return
+    told = "".join(f"# {line}\n" for line in config if line.startswith("CONFIG_HZ="))
+    profile.write_bytes(told.encode() + profile.read_bytes())
 
 
 def _pair(state: SessionState) -> tuple[KernelImage, KernelImage]:

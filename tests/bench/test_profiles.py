@@ -62,6 +62,14 @@ def test_copies_that_a_compiler_made_are_one_function() -> None:
     assert [(row.symbol, row.change) for row in found.rows] == [("f", 0.0), ("g", 0.0)]
 
 
+def test_ticks_that_say_their_frequency_are_seconds() -> None:
+    found = PROFILES["readprofile"](b"# CONFIG_HZ=250\n 500 f 1.0\n 500 total 0.1\n")
+    assert found.per_s == 250
+    assert movers(found, found).base_total == 2.0
+    with pytest.raises(FormatError):
+        PROFILES["readprofile"](b"# CONFIG_HZ=0\n 500 f 1.0\n 500 total 0.1\n")
+
+
 def test_waiting_is_no_work() -> None:
     waiting = {"amd_e400_idle": 970.0, "default_idle_call": 5.0, "pv_native_safe_halt": 5.0, "intel_idle.cold": 1.0}
     profile = Profile(weights={**waiting, "idle_cpu": 2.0, "f": 8.0}, total=1000.0, unlisted_below=1.0)

@@ -220,6 +220,26 @@ def test_ticks_are_set_to_zero_before_the_run_and_read_after_it(tmp_path: Path) 
     assert asked == ["[", "echo", "cd", "gzip", "gzip"]
 
 
+class Profiling(Refusing):
+    """A machine that boots anything and tells the same ticks of it."""
+
+    def boot(self, *_: object, **__: object) -> None:
+        return
+
+    def profile(self, _: object, *, profile: Path, **__: object) -> None:
+        profile.write_text(" 500 f 1.0\n 500 total 0.1\n")
+
+
+def test_ticks_are_kept_with_the_frequency_of_their_kernel(tmp_path: Path) -> None:
+    state, machine = finished(tmp_path), Profiling()
+    (tmp_path / "config").write_text("CONFIG_HZ_250=y\nCONFIG_HZ=250\n")
+    collect(state, {"box1": machine}, tmp_path, profiler="readprofile", on_progress=lambda _: None)  # type: ignore[dict-item]
+    for kept in (PARENT, ACCUSED):
+        text = (tmp_path / "artefacts" / kept).read_text()
+        assert text == "# CONFIG_HZ=250\n 500 f 1.0\n 500 total 0.1\n"
+    assert machine.released
+
+
 def test_ticks_that_arrive_damaged_are_the_labs_trouble(tmp_path: Path) -> None:
     runner, log, kept = CommandRunner(benchmark()), tmp_path / "log", tmp_path / "profile"
     odd, cut = Ticking(profile=b"\x03\0\0\0\0\0\0\0"), Ticking()

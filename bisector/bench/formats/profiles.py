@@ -15,6 +15,7 @@ _CLOCKS = ("cpu-clock", "task-clock")
 
 _TICKS = re.compile(r"(?:([0-9a-f]{6,16})\s+)?(\S+)\s+(\S+)\s+(\S+)", re.ASCII)
 _TOTAL = "total"
+_HZ = re.compile(r"# CONFIG_HZ=([1-9][0-9]{0,5})", re.ASCII)
 _EVENT = re.compile(r"# Samples: \S+ +of events? '([^']+)'.*")
 _COUNT = re.compile(r"# Event count \(approx\.\): (\S+)")
 _COLUMNS = re.compile(r"# +(Overhead|Children +Self)\b.*\bSymbol\b.*")
@@ -29,13 +30,18 @@ _FOLDED = re.compile(r"(\S.*) ([0-9]+)", re.ASCII)
 def read_ticks(data: bytes) -> Profile:
     """readprofile's rows (symbol, ticks, load, with -v an address before them), in any order, and the row `total`.
 
-    Raises FormatError, also if the listed ticks are more than the total.
+    A line `# CONFIG_HZ=250` says how many ticks make a second. Raises FormatError, also if the listed ticks are more
+    than the total.
     """
     lines = text_lines(data)
     weights: dict[str, float] = {}
     total: float | None = None
+    hz: float | None = None
     for at, line in lines:
         if not line.strip():
+            continue
+        if said := _HZ.fullmatch(line.strip()):
+            hz = number(said[1], line=at, what="HZ")
             continue
         match = _TICKS.fullmatch(line.strip())
         if match is None:
@@ -49,7 +55,8 @@ def read_ticks(data: bytes) -> Profile:
             weights[symbol] = weights.get(symbol, 0.0) + value
     if total is None:
         raise FormatError("incomplete: the row `total` is missing", line=len(lines))
-    return _listed(weights, total, line=len(lines))
+    listed = _listed(weights, total, line=len(lines))
+    return listed if hz is None else listed.with_hz(hz)
 
 
 def read_report(data: bytes) -> Profile:
