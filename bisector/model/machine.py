@@ -13,13 +13,20 @@ class MachineFacts:
     pairs: tuple[tuple[str, str], ...]
 
     def differences(self, other: "MachineFacts") -> list[str]:
-        """Sentences like "governor: performance, was powersave", one for each fact that differs."""
-        mine, theirs = dict(self.pairs), dict(other.pairs)
+        """Sentences like "governor: performance, was powersave", one for each fact of `other` that is not so here.
+
+        What only this one has is no difference: a newer program asks for more than the one that began the session.
+        """
+        mine = dict(self.pairs)
         return [
-            f"{name}: {mine.get(name, 'missing')}, was {theirs.get(name, 'missing')}"
-            for name in sorted(mine.keys() | theirs.keys())
-            if mine.get(name) != theirs.get(name)
+            f"{name}: {mine.get(name, 'missing')}, was {value}"
+            for name, value in other.pairs
+            if mine.get(name) != value
         ]
+
+    def taking_in(self, other: "MachineFacts") -> "MachineFacts":
+        """These, and those of `other` that are not known here."""
+        return MachineFacts(pairs=tuple(sorted({**dict(other.pairs), **dict(self.pairs)}.items())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,7 @@ from bisector.session.decide import (
 from bisector.session.evidence import options_of
 from bisector.session.execution import after_pause, boot_job, build_job, calibrate_job, recover_job, run_job
 from bisector.session.journal import Journal
+from bisector.session.machines import first_facts
 from bisector.session.ports import Builder, Machine, Observer
 from bisector.session.state import BUILDER, Look, SessionState, Status, fold
 from bisector.session.workers import Broke, Done, Job, Message, Reported, Worker
@@ -249,10 +250,7 @@ class Controller:
         return self._state.range.commits[look.commit].id
 
     def _first_facts(self, machine: str) -> MachineFacts | None:
-        for look in self._state.looks:
-            if look.machine == machine and look.record is not None:
-                return look.record.facts
-        return None
+        return first_facts(look for look in self._state.looks if look.machine == machine)
 
     def _answer(self, finding: Finding) -> Answer:
         commits = self._state.range.commits

@@ -1,7 +1,10 @@
 """Which machines a session counts on. Pure: read off the journal's state, so a resume sees what a run saw."""
 
+from collections.abc import Iterable
+
+from bisector.model.machine import MachineFacts
 from bisector.session.blame import record_of
-from bisector.session.state import SessionState
+from bisector.session.state import Look, SessionState
 
 TROUBLES_TO_SET_ASIDE = 3
 """Troubles in a row before a worker is given up: a hiccup is retried, a dead machine is not hammered."""
@@ -28,3 +31,15 @@ def given_up(state: SessionState, worker: str) -> str:
     if times < TROUBLES_TO_SET_ASIDE:
         return ""
     return f"{worker} failed {times} times in a row, the last time: {state.last_trouble[worker].reason}"
+
+
+def first_facts(looks: Iterable[Look]) -> MachineFacts | None:
+    """What a machine said of itself first, fact by fact; None before its first boot. `looks` are its own, in order.
+
+    A fact that only later boots tell (the session goes on under a newer program) counts from there on.
+    """
+    known: MachineFacts | None = None
+    for look in looks:
+        if look.record is not None:
+            known = look.record.facts if known is None else known.taking_in(look.record.facts)
+    return known

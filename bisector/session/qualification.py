@@ -24,7 +24,7 @@ from bisector.session.blame import record_of
 from bisector.session.controller import StopRequest
 from bisector.session.execution import boot_job, calibrate_job, recover_job, run_job
 from bisector.session.journal import Journal
-from bisector.session.machines import given_up
+from bisector.session.machines import first_facts, given_up
 from bisector.session.ports import Machine, Observer
 from bisector.session.state import ALL_RUNS_IN, Look, SessionState, Status, fold
 from bisector.session.workers import Job
@@ -108,7 +108,7 @@ class Qualification:
                 reason="A/A test: the same kernel again",
             )
         )
-        expected = next((look.record.facts for look in self._state.looks if look.record is not None), None)
+        expected = first_facts(self._state.looks)
         self._do(boot_job(self._machine, number, image, expected, self._artefacts))
         if self._goes_on(number) and name not in self._state.batches:
             self._do(calibrate_job(self._machine, number, image.commit, self._artefacts))

@@ -214,21 +214,45 @@ def test_two_kernels_that_do_not_boot_before_any_other_did_pause_the_session(tmp
 
 
 class ChangingMachine(FakeMachine):
-    """Somebody switches the governor after the third boot."""
+    """Its governor, if it tells one, is another from its fourth boot on, and from its sixth."""
+
+    def __init__(self, lab: FakeLab, *governors: str | None) -> None:
+        super().__init__(lab)
+        self.governors = governors
 
     def boot(self, *args: object, **named: object):  # type: ignore[no-untyped-def]
         record = super().boot(*args, **named)  # type: ignore[arg-type]
-        if len(self.lab.booted) > 3:
-            return replace(record, facts=MachineFacts(pairs=(*FACTS.pairs, ("governor", "powersave"))))
-        return record
+        boots = len(self.lab.booted)
+        governor = self.governors[(boots > 3) + (boots > 5)]
+        more = () if governor is None else (("governor", governor),)
+        return replace(record, facts=MachineFacts(pairs=(*FACTS.pairs, *more)))
 
 
-def test_a_machine_that_changed_under_us_pauses_the_session_with_the_difference(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("governors", "said"),
+    [
+        (("performance", "powersave", "powersave"), "governor: powersave, was performance"),
+        (("performance", None, None), "governor: missing, was performance"),
+        # Told first at the fourth boot: from there on it holds.
+        ((None, "performance", "powersave"), "governor: powersave, was performance"),
+    ],
+)
+def test_a_machine_that_changed_under_us_pauses_the_session_with_the_difference(
+    tmp_path: Path, governors: tuple[str | None, ...], said: str
+) -> None:
     lab = FakeLab(linear_range(16), first_bad=7)
-    state = controller(tmp_path, lab, machine=ChangingMachine(lab)).run()
+    state = controller(tmp_path, lab, machine=ChangingMachine(lab, *governors)).run()
     assert state.status is Status.PAUSED
     troubles = [event.reason for event in events_of(tmp_path) if event.kind == "machine_trouble"]
-    assert "governor: powersave, was missing" in troubles[0]
+    assert said in troubles[0]
+
+
+def test_a_fact_that_was_never_asked_before_is_no_difference(tmp_path: Path) -> None:
+    # A newer program goes on with the session, and asks more of the machine.
+    lab = FakeLab(linear_range(16), first_bad=7)
+    machine = ChangingMachine(lab, None, "powersave", "powersave")
+    assert answer_of(controller(tmp_path, lab, machine=machine).run()) == (AnswerKind.COMMIT, (commit_id(7),))
+    assert len(lab.booted) > 5
 
 
 def test_a_stop_request_pauses_after_the_step_in_hand_and_leaves_the_machine(tmp_path: Path) -> None:

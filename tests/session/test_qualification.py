@@ -134,15 +134,15 @@ class Changing(FakeMachine):
     """Its governor is another one at the third boot."""
 
     def boot(self, image: KernelImage, *, console: Path, on_progress: OnProgress):  # type: ignore[no-untyped-def]
-        if len(self.lab.booted) == 2:
-            self.facts = MachineFacts(pairs=(("governor", "powersave"),))
+        governor = "powersave" if len(self.lab.booted) >= 2 else "performance"
+        self.facts = MachineFacts(pairs=(("governor", governor),))
         return super().boot(image, console=console, on_progress=on_progress)
 
 
 def test_a_machine_that_is_not_as_it_was_is_trouble_and_measures_nothing(tmp_path: Path, lab: FakeLab) -> None:
     state = run(tmp_path, lab, Changing(lab))
     assert state.status is Status.PAUSED
-    assert "governor: powersave, was missing" in state.pause_reason
+    assert "governor: powersave, was performance" in state.pause_reason
     assert len(whole_looks(state)) == 2
     troubles = [e for e in open_journal(tmp_path).entries if isinstance(e.event, MachineTrouble)]
     assert len(troubles) == 3
