@@ -7,7 +7,7 @@ cd "$root"
 . "$root/recipes/demo/setup.sh"
 ensure_packages "python3-venv $LAB_PACKAGES $KERNEL_PACKAGES openssh-server openssh-client iproute2 grub-common grub2-common grub-pc-bin \
     ovmf mtools parted e2fsprogs systemd-boot-efi libsystemd-shared libxenmisc4.17 ccache zstd lz4 lzop kmod udev cpio \
-    klibc-utils initramfs-tools-core dracut-core linux-perf"
+    klibc-utils initramfs-tools-core dracut-core linux-perf strace"
 ensure_venv "$root" "[test]"
 bin="$root/.venv/bin"
 workers=$(nproc)

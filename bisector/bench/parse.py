@@ -6,7 +6,7 @@ incomplete and gives nothing. Values are recomputed here from operations and nan
 
 import json
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -58,6 +58,7 @@ class _Checks(BaseModel):
 class _Sample(_Line):
     type: Literal["sample"]
     test: str
+    params: dict[str, int | str] = Field(default_factory=dict)
     sample: Count
     ops: Positive
     warmup_ops: Positive
@@ -98,11 +99,14 @@ _AnyLine = Annotated[_Env | _Sample | _Calibration | _Failure | _End, Field(disc
 _LINE: TypeAdapter[_AnyLine] = TypeAdapter(_AnyLine)
 
 
-def parse_samples(output: bytes, tests: Collection[Test]) -> tuple[dict[str, Any], tuple[Sample, ...]]:
+def parse_samples(
+    output: bytes, tests: Collection[Test], params: Mapping[str, Mapping[str, int | str]] | None = None
+) -> tuple[dict[str, Any], tuple[Sample, ...]]:
     """The environment a run tells of, and its samples in order; `tests` are the ones the suite is known to have.
 
-    Values are operations per second of wall time. Raises SuiteOutputError if the output is incomplete, holds
-    something else than one env line, samples and an end, an unknown test, a sample twice, or one whose check failed.
+    `params`, if given, are the parameters by test that its samples must tell. Values are operations per second of
+    wall time. Raises SuiteOutputError if the output is incomplete, holds something else than one env line, samples
+    and an end, an unknown test, a sample twice, one with other parameters, or one whose check failed.
     """
     known = {test.name: test for test in tests}
     env, body = _frame(output, counted="samples")
@@ -117,6 +121,9 @@ def parse_samples(output: bytes, tests: Collection[Test]) -> tuple[dict[str, Any
             raise SuiteOutputError(f"sample {line.sample} of {line.test} stands twice", line=number)
         if not line.checks.ok:
             raise SuiteOutputError(f"a check of {line.test} failed", line=number)
+        asked = (params or {}).get(line.test, line.params)
+        if line.params != asked:
+            raise SuiteOutputError(f"{line.test} ran with {line.params}, asked for {dict(asked)}", line=number)
         seen.add((line.test, line.sample))
         samples.append(_to_sample(line, known[line.test]))
     return env, tuple(samples)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bisector.bench.parse import SuiteOutputError, failure_reason, parse_calibrations, parse_samples
-from bisector.bench.tests import Test, read_listing, wanted_tests
+from bisector.bench.tests import Test, full_params, read_listing, wanted_tests
 from bisector.model.errors import KernelError, MachineError
 from bisector.model.outcome import Outcome
 from bisector.model.progress import OnProgress, Progress
@@ -108,7 +108,7 @@ class RemoteMachine(Protocol):
 class SuiteRunner:
     """Measures a recipe's tests with one compiled suite (`compile.build_suite`).
 
-    Making one raises UsageError if the recipe names a test that the suite does not have.
+    Making one raises UsageError if the recipe names a test or a parameter that the suite does not have.
     """
 
     def __init__(self, part: BenchmarkPart, binary: Path) -> None:
@@ -116,6 +116,7 @@ class SuiteRunner:
         self._binary = binary
         self._listing = read_listing(binary)
         self._tests = wanted_tests(part, self._listing.tests)
+        self._params = {test.name: full_params(test, part) for test in self._tests}
         self._remote = f"{REMOTE_FOLDER}/{binary.name}"
         self._prefix: tuple[str, ...] = ()
 
@@ -173,7 +174,7 @@ class SuiteRunner:
         output = self._job(remote, ["run-all", "--batches", asked], log, on_progress, "measuring")
         duration_s = time.monotonic() - started
         try:
-            env, samples = parse_samples(output.stdout, self._listing.tests)
+            env, samples = parse_samples(output.stdout, self._listing.tests, self._params)
             self._check_env(env, output.tag)
             _check_names([f"{s.test}={s.ops}" for s in samples], [f"{test}={ops}" for test, ops in batches])
         except SuiteOutputError as error:
@@ -185,6 +186,12 @@ class SuiteRunner:
     ) -> "_Output":
         # The tag comes back in the first line: output of an earlier job, printed again, is not taken for ours.
         tag = secrets.token_hex(8)
+        params = [
+            word
+            for test, values in self._part.params.items()
+            for name, value in values.items()
+            for word in ("--param", f"{test}.{name}={value}")
+        ]
         pinning = [] if self._part.cpu is None else ["--cpu", str(self._part.cpu)]
         names = ", ".join(test.name for test in self._tests)
 
@@ -196,7 +203,7 @@ class SuiteRunner:
                 on_progress(Progress(fraction=None, text=f"{doing} {names}, {elapsed_s:.0f} s"))
 
         job = remote.jobs.run(
-            [*self._prefix, self._remote, *arguments, *pinning, "--tag", tag],
+            [*self._prefix, self._remote, *arguments, *params, *pinning, "--tag", tag],
             timeout_s=self._part.timeout_s,
             on_poll=polled,
         )

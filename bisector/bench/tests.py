@@ -3,8 +3,8 @@
 import difflib
 import json
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bisector.model.errors import BuilderError, UsageError
@@ -14,12 +14,41 @@ LIST_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Param:
+    """What may be chosen of a test: a whole number from `least` to `most`, or one of `words`."""
+
+    name: str
+    default: int | str
+    least: int | None = None
+    most: int | None = None
+    words: tuple[str, ...] = ()
+
+    @property
+    def range(self) -> str:
+        """What it may be, for people: "1 to 16" or "fixed, wide"."""
+        return ", ".join(self.words) if self.words else f"{self.least} to {self.most}"
+
+    def allows(self, value: int | str) -> bool:
+        """Whether the suite would take it."""
+        if self.words:
+            return value in self.words
+        return (
+            isinstance(value, int)
+            and self.least is not None
+            and self.most is not None
+            and (self.least <= value <= self.most)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Test:
     """One test of the suite.
 
     `aim` is the AIM9 test with the same operation, which credits `aim_factor` operations for each of its calls:
     AIM9's loops/s are our value divided by it. A batch is a multiple of `grain` operations. `faults_per_op` is what
-    a sample must show to count; None where it is only reported.
+    a sample must show to count; None where it is only reported. `calls_per_grain` are the system calls, by the names
+    strace gives them on x86-64, of `grain` operations with default parameters; the kernel's entries and nothing else.
+    `aim` is "" and `aim_factor` 0 where AIM9 has no such test.
     """
 
     __test__ = False  # pytest: the name is the field's word, not a test class
@@ -33,6 +62,8 @@ class Test:
     op: str
     grain: int
     faults_per_op: float | None
+    calls_per_grain: dict[str, int] = field(default_factory=dict)
+    params: tuple[Param, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +82,13 @@ def read_listing(program: Path) -> Listing:
         )
         listed = json.loads(done.stdout)
         tests = [
-            Test(higher_is_better={"higher": True, "lower": False}[fields.pop("better")], **fields)
+            Test(
+                higher_is_better={"higher": True, "lower": False}[fields.pop("better")],
+                params=tuple(
+                    Param(**{**param, "words": tuple(param.get("words", ()))}) for param in fields.pop("params")
+                ),
+                **fields,
+            )
             for fields in listed["tests"]
         ]
         return Listing(tests=tuple(tests), digest=listed["digest"])
@@ -69,7 +106,10 @@ def known_tests(program: Path) -> tuple[Test, ...]:
 
 
 def wanted_tests(part: BenchmarkPart, known: Sequence[Test]) -> tuple[Test, ...]:
-    """The tests of a recipe, the deciding one first. Raises UsageError, naming the known ones, if one is unknown."""
+    """The tests of a recipe, the deciding one first.
+
+    Raises UsageError, naming the known ones, if a test or a parameter is unknown, or a value out of its range.
+    """
     by_name = {test.name: test for test in known}
     names = (part.test, *part.also)
     unknown = [name for name in names if name not in by_name]
@@ -80,4 +120,29 @@ def wanted_tests(part: BenchmarkPart, known: Sequence[Test]) -> tuple[Test, ...]
             details=f"Known tests: {', '.join(by_name)}.",
             resolution=f"Did you mean {', '.join(close)}?" if close else "Choose one of them in the recipe.",
         )
+    for name, values in part.params.items():
+        if name not in names:
+            raise UsageError(
+                f"benchmark: params: {name} is not measured.", details=f"Measured tests: {', '.join(names)}."
+            )
+        _check_params(by_name[name], values)
     return tuple(by_name[name] for name in names)
+
+
+def _check_params(test: Test, values: Mapping[str, int | str]) -> None:
+    known = {param.name: param for param in test.params}
+    details = "; ".join(f"{param.name}: {param.range} (default {param.default})" for param in test.params)
+    for name, value in values.items():
+        if name not in known:
+            raise UsageError(
+                f"benchmark: {test.name} has no parameter {name}.", details=f"Known parameters: {details or 'none'}."
+            )
+        if not known[name].allows(value):
+            raise UsageError(
+                f"benchmark: {test.name}: {name} cannot be {value}.", details=f"Known parameters: {details}."
+            )
+
+
+def full_params(test: Test, part: BenchmarkPart) -> dict[str, int | str]:
+    """The parameters a test runs with under a recipe: its own defaults where the recipe says nothing."""
+    return {param.name: param.default for param in test.params} | part.params.get(test.name, {})

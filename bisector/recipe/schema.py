@@ -5,7 +5,7 @@ Strict: an unknown key, a number where text belongs, or NaN is an error with its
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, StrictInt, model_validator
 
 from bisector.recipe.command import CommandPart
 from bisector.recipe.machines import EmbeddedMachine as EmbeddedMachine
@@ -38,6 +38,8 @@ class BenchmarkPart(Part):
 
     test: Text = "page_test"
     also: tuple[Text, ...] = ()
+    params: dict[Text, dict[Text, StrictInt | Text]] = Field(default_factory=dict)
+    """Of tests of the suite, by test and name: {page_test: {variant: wide}}; `bench list --json` knows them all."""
     sample_ms: PositiveInt = 500
     cpu: Annotated[int, Field(ge=0)] | None = 0
     timeout_s: PositiveFloat = 600.0
@@ -48,6 +50,8 @@ class BenchmarkPart(Part):
     @model_validator(mode="after")
     def _names_metrics_of_the_command(self) -> "BenchmarkPart":
         if self.command is not None:
+            if self.params:
+                raise ValueError("params are of the suite's tests; a command takes its own in its words")
             known = [metric.name for metric in self.command.metrics]
             unknown = [name for name in (self.test, *self.also) if name not in known]
             if unknown:

@@ -54,7 +54,7 @@ def test_workers_that_compile_at_once_end_with_one_whole_program(tmp_path: Path)
     with ThreadPoolExecutor(3) as pool:
         programs = set(pool.map(lambda _: build_suite(tmp_path), range(3)))
     assert [*tmp_path.iterdir()] == [*programs]
-    assert len(known_tests(programs.pop())) == 5
+    assert len(known_tests(programs.pop())) > 5
 
 
 def test_a_program_that_is_there_meanwhile_is_kept_because_it_may_be_running(tmp_path: Path) -> None:
@@ -118,24 +118,28 @@ def test_at_every_level_of_optimisation_the_same_work_is_done_without_a_warning(
 
 def test_the_table_in_c_is_the_one_source_of_names_units_and_directions(suite: Path) -> None:
     tests = {test.name: test for test in known_tests(suite)}
-    assert list(tests) == ["page_test", "brk_test", "fork_test", "exec_test", "creat-clo"]
+    assert list(tests)[:5] == ["page_test", "brk_test", "fork_test", "exec_test", "creat-clo"]
     assert {test.unit for test in tests.values()} == {"ops/s"}
     assert all(test.higher_is_better for test in tests.values())
     # What AIM9 credits for one call, by benchmark and factor (its singleuser prints calls/s and calls/s x factor).
-    assert {name: test.aim_factor for name, test in tests.items()} == {
+    assert {name: test.aim_factor for name, test in tests.items() if test.aim} == {
         "page_test": 1700,
         "brk_test": 17000,
         "fork_test": 100,
         "exec_test": 5,
         "creat-clo": 1000,
+        "link_test": 63,
+        "dir_rtns_1": 10000,
+        "disk_src": 75,
+        "signal_test": 1000,
     }
     assert tests["page_test"].faults_per_op == pytest.approx(16 / 17, abs=1e-6)
     assert tests["page_test"].grain == 1700
 
 
 def test_an_unknown_test_is_refused_with_the_known_ones_and_a_guess(suite: Path) -> None:
-    with pytest.raises(UsageError, match="there is no test page-test, getpid") as caught:
-        wanted_tests(BenchmarkPart(test="page-test", also=("fork_test", "getpid")), known_tests(suite))
+    with pytest.raises(UsageError, match="there is no test page-test, zzz") as caught:
+        wanted_tests(BenchmarkPart(test="page-test", also=("fork_test", "zzz")), known_tests(suite))
     assert "page_test, brk_test, fork_test, exec_test, creat-clo" in caught.value.details
     assert caught.value.resolution == "Did you mean page_test?"
 

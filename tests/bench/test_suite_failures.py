@@ -189,9 +189,7 @@ def _changed(tmp_path: Path, file: str, old: str, new: str) -> Path:
     return build_suite(tmp_path / "built", sources=sources)
 
 
-SHRINK = """            end = move_break(end, -(intptr_t)WINDOW_BYTES);
-            for (unsigned page = 0; page < PAGES_PER_ROUND; page++) {
-"""
+SHRINK = "wide ? wide_step : -(intptr_t)WINDOW_BYTES;"
 TOUCH = """                touch_page(fresh, mark);
             }
         }

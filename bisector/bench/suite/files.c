@@ -28,10 +28,15 @@ static void remove_file(int status)
         give_up(status, "unlink: %s", strerror(errno));
 }
 
-void creat_set_up(struct work *work)
+void enter_directory(const struct work *work)
 {
     if (chdir(work->directory) < 0)
         give_up(EX_REFUSED, "%s: %s", work->directory, strerror(errno));
+}
+
+void creat_set_up(struct work *work)
+{
+    enter_directory(work);
     create_and_close(EX_REFUSED);
     remove_file(EX_REFUSED);
 }

@@ -18,13 +18,20 @@ enum { COARSEST_CLOCK_NS = 100000 };
 struct job {
     const struct test *test;
     uint64_t ops; /* 0: to be calibrated */
+    uint64_t values[MOST_PARAMS];
+};
+
+/* Parameters as typed; they are looked at when the tests are known. */
+struct settings {
+    char *texts[MOST_TESTS];
+    unsigned count;
 };
 
 static const char usage[] =
     "usage: bisector-suite --list [--json]\n"
-    "       bisector-suite run TEST [--ops N | --sample-ms M] [--samples S] [--cpu N] [--dir D] [--tag T]\n"
-    "       bisector-suite run-all --batches TEST=OPS[,TEST=OPS...] [--cpu N] [--dir D] [--tag T]\n"
-    "       bisector-suite calibrate TEST[,TEST...] [--sample-ms M] [--cpu N] [--dir D] [--tag T]\n";
+    "       bisector-suite run TEST [--ops N | --sample-ms M] [--samples S] [--cpu N] [--dir D] [--tag T] [--param K=V]...\n"
+    "       bisector-suite run-all --batches TEST=OPS[,TEST=OPS...] [--cpu N] [--dir D] [--tag T] [--param TEST.K=V]...\n"
+    "       bisector-suite calibrate TEST[,TEST...] [--sample-ms M] [--cpu N] [--dir D] [--tag T] [--param TEST.K=V]...\n";
 
 static uint64_t number(const char *what, const char *text, uint64_t least, uint64_t most)
 {
@@ -52,6 +59,54 @@ static uint64_t wanted_ops(const struct test *test, const char *text)
     return ops;
 }
 
+static struct job new_job(const struct test *test, uint64_t ops)
+{
+    struct job job = {.test = test, .ops = ops};
+    for (unsigned i = 0; i < MOST_PARAMS; i++)
+        job.values[i] = test->params[i].fallback;
+    return job;
+}
+
+static uint64_t wanted_value(const struct param *param, const char *text)
+{
+    if (param->words == NULL)
+        return number(param->name, text, param->least, param->most);
+    for (uint64_t i = param->least; i <= param->most; i++)
+        if (strcmp(param->words[i], text) == 0)
+            return i;
+    give_up(EX_USAGE, "%s: no such word \"%s\"; see --list", param->name, text);
+}
+
+/* "variant=wide" of the only test, or "page_test.variant=wide". */
+static void set_param(struct job *jobs, unsigned count, char *text)
+{
+    char *value = strchr(text, '='), *name = text;
+    if (value == NULL)
+        give_up(EX_USAGE, "--param wants K=V or TEST.K=V, got \"%s\"", text);
+    *value++ = '\0';
+    char *dot = strchr(text, '.');
+    if (dot != NULL) {
+        *dot = '\0';
+        name = dot + 1;
+    } else if (count != 1) {
+        give_up(EX_USAGE, "--param %s: of which test? TEST.%s=%s is wanted", text, text, value);
+    }
+    for (unsigned job = 0; job < count; job++)
+        for (unsigned i = 0; i < MOST_PARAMS && jobs[job].test->params[i].name != NULL; i++)
+            if ((dot == NULL || strcmp(jobs[job].test->name, text) == 0)
+                && strcmp(jobs[job].test->params[i].name, name) == 0) {
+                jobs[job].values[i] = wanted_value(&jobs[job].test->params[i], value);
+                return;
+            }
+    give_up(EX_USAGE, "there is no parameter \"%s\" of a test that is run; see --list", name);
+}
+
+static void set_params(struct job *jobs, unsigned count, const struct settings *settings)
+{
+    for (unsigned i = 0; i < settings->count; i++)
+        set_param(jobs, count, settings->texts[i]);
+}
+
 /* "a,b" or "a=1700,b=17000"; a test stands once. */
 static unsigned parse_jobs(char *text, bool with_ops, struct job *jobs)
 {
@@ -68,13 +123,14 @@ static unsigned parse_jobs(char *text, bool with_ops, struct job *jobs)
                 give_up(EX_USAGE, "%s is named twice", word);
         if (count == MOST_TESTS)
             give_up(EX_USAGE, "more than %d tests", MOST_TESTS);
-        jobs[count++] = (struct job){.test = test, .ops = ops != NULL ? wanted_ops(test, ops) : 0};
+        jobs[count++] = new_job(test, ops != NULL ? wanted_ops(test, ops) : 0);
     }
     return count;
 }
 
 /* Options after the command and its operand; `allowed` names them, e.g. "--cpu --dir". */
-static void parse_options(char **words, const char *allowed, struct options *options, char **batches, char **ops)
+static void parse_options(char **words, const char *allowed, struct options *options, char **batches, char **ops,
+                          struct settings *settings)
 {
     for (; *words != NULL; words += 2) {
         const char *name = words[0], *value = words[1];
@@ -95,6 +151,10 @@ static void parse_options(char **words, const char *allowed, struct options *opt
             options->directory = value;
         else if (strcmp(name, "--tag") == 0)
             options->tag = value;
+        else if (strcmp(name, "--param") == 0 && settings->count < MOST_TESTS)
+            settings->texts[settings->count++] = words[1];
+        else if (strcmp(name, "--param") == 0)
+            give_up(EX_USAGE, "more than %d parameters", MOST_TESTS);
         else if (strcmp(name, "--ops") == 0)
             *ops = words[1];
         else
@@ -142,10 +202,10 @@ static void run(const struct job *jobs, unsigned count, const struct options *op
     for (unsigned i = 0; i < count; i++) {
         uint64_t ops = jobs[i].ops;
         if (ops == 0)
-            ops = calibrate(jobs[i].test, options);
+            ops = calibrate(jobs[i].test, jobs[i].values, options);
         for (uint64_t index = 0; index < options->samples; index++) {
-            struct sample sample = measure(jobs[i].test, ops, options);
-            print_sample(jobs[i].test, index, &sample);
+            struct sample sample = measure(jobs[i].test, jobs[i].values, ops, options);
+            print_sample(jobs[i].test, jobs[i].values, index, &sample);
             if (!sample.ok)
                 give_up(EX_CHECK, "%s", sample.failed_check);
         }
@@ -158,7 +218,7 @@ static void calibrate_all(const struct job *jobs, unsigned count, const struct o
 {
     begin(options);
     for (unsigned i = 0; i < count; i++)
-        print_calibration(jobs[i].test, calibrate(jobs[i].test, options), options->sample_ms);
+        print_calibration(jobs[i].test, calibrate(jobs[i].test, jobs[i].values, options), options->sample_ms);
     name_test_at_work(NULL);
     print_end("calibrations", count);
 }
@@ -191,23 +251,28 @@ int main(int argc, char **argv)
         .samples = 1,
     };
     char *batches = NULL, *ops = NULL;
+    struct settings settings = {.count = 0};
     const char *command = argc > 1 ? argv[1] : "";
     if (strcmp(command, "--list") == 0 && (argc == 2 || (argc == 3 && strcmp(argv[2], "--json") == 0))) {
         print_tests(argc == 3);
     } else if (strcmp(command, "run") == 0 && argc > 2) {
-        jobs[0] = (struct job){.test = wanted_test(argv[2])};
-        parse_options(argv + 3, "--ops --sample-ms --samples --cpu --dir --tag", &options, &batches, &ops);
+        jobs[0] = new_job(wanted_test(argv[2]), 0);
+        parse_options(argv + 3, "--ops --sample-ms --samples --cpu --dir --tag --param", &options, &batches, &ops, &settings);
         if (ops != NULL)
             jobs[0].ops = wanted_ops(jobs[0].test, ops);
+        set_params(jobs, 1, &settings);
         run(jobs, 1, &options);
     } else if (strcmp(command, "run-all") == 0) {
-        parse_options(argv + 2, "--batches --cpu --dir --tag", &options, &batches, &ops);
+        parse_options(argv + 2, "--batches --cpu --dir --tag --param", &options, &batches, &ops, &settings);
         if (batches == NULL)
             give_up(EX_USAGE, "run-all wants --batches TEST=OPS[,TEST=OPS...]");
-        run(jobs, parse_jobs(batches, true, jobs), &options);
+        unsigned count = parse_jobs(batches, true, jobs);
+        set_params(jobs, count, &settings);
+        run(jobs, count, &options);
     } else if (strcmp(command, "calibrate") == 0 && argc > 2) {
         unsigned count = parse_jobs(argv[2], false, jobs);
-        parse_options(argv + 3, "--sample-ms --cpu --dir --tag", &options, &batches, &ops);
+        parse_options(argv + 3, "--sample-ms --cpu --dir --tag --param", &options, &batches, &ops, &settings);
+        set_params(jobs, count, &settings);
         calibrate_all(jobs, count, &options);
     } else {
         fputs(usage, stderr);

@@ -2,6 +2,7 @@
 #include "suite.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -186,8 +187,8 @@ static void run_timed(const struct test *test, struct work *work, uint64_t ops, 
     read_usage(after);
 }
 
-static _Noreturn void be_sample_process(const struct test *test, uint64_t ops, const struct options *options,
-                                        const char *directory, int descriptor, pid_t parent)
+static _Noreturn void be_sample_process(const struct test *test, const uint64_t *values, uint64_t ops, const struct options *options, const char *directory,
+                                        int descriptor, pid_t parent)
 {
     static struct report report;
     static struct reading before, after;
@@ -199,6 +200,7 @@ static _Noreturn void be_sample_process(const struct test *test, uint64_t ops, c
     if (getppid() != parent)
         _exit(EX_CHECK);
     work.directory = directory;
+    work.values = values;
     test->set_up(&work);
     run_timed(test, &work, ops, &before, &after);
     report.sample.ops = ops;
@@ -236,22 +238,27 @@ static void receive_report(int descriptor, pid_t process, struct report *report)
 
 static void make_directory(const struct options *options, char *path, size_t size)
 {
-    int length = snprintf(path, size, "%s/creat-clo-XXXXXX", options->directory);
+    int length = snprintf(path, size, "%s/bisector-XXXXXX", options->directory);
     if (length < 0 || (size_t)length >= size)
         give_up(EX_REFUSED, "the directory's path is too long: %s", options->directory);
     if (mkdtemp(path) == NULL)
         give_up(EX_REFUSED, "no directory can be made in %s: %s", options->directory, strerror(errno));
 }
 
-static void remove_directory(const char *path)
+static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place)
 {
-    char file[PATH_BYTES + 16];
-    snprintf(file, sizeof file, "%s/creat-clo", path);
-    unlink(file); /* is there only after a failure */
-    rmdir(path);
+    (void)status, (void)kind, (void)place;
+    remove(path); /* what stays is said nowhere: the sample's own failure is what matters */
+    return 0;
 }
 
-struct sample measure(const struct test *test, uint64_t ops, const struct options *options)
+static void remove_directory(const char *path)
+{
+    enum { OPEN_DIRECTORIES = 16 };
+    nftw(path, remove_entry, OPEN_DIRECTORIES, FTW_DEPTH | FTW_PHYS);
+}
+
+struct sample measure(const struct test *test, const uint64_t *values, uint64_t ops, const struct options *options)
 {
     static struct report report;
     char directory[PATH_BYTES] = "";
@@ -265,7 +272,7 @@ struct sample measure(const struct test *test, uint64_t ops, const struct option
     pid_t parent = getpid(), process = fork();
     if (process == 0) {
         close(ends[0]);
-        be_sample_process(test, ops, options, directory, ends[1], parent);
+        be_sample_process(test, values, ops, options, directory, ends[1], parent);
     }
     int reason = errno;
     close(ends[1]);
@@ -286,11 +293,11 @@ struct sample measure(const struct test *test, uint64_t ops, const struct option
  * batch look long and the next ones short, so only a batch that was seen to last (nearly) long enough is taken.
  * It ends: the operations only ever grow.
  */
-uint64_t calibrate(const struct test *test, const struct options *options)
+uint64_t calibrate(const struct test *test, const uint64_t *values, const struct options *options)
 {
     double wanted_ns = (double)(options->sample_ms * NS_PER_MS);
     for (uint64_t ops = test->grain;;) {
-        struct sample sample = measure(test, ops, options);
+        struct sample sample = measure(test, values, ops, options);
         if (!sample.ok)
             give_up(EX_CHECK, "%s", sample.failed_check);
         double wanted_part = wanted_ns / (double)sample.wall_ns;

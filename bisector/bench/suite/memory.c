@@ -30,7 +30,11 @@ enum {
     PAGE_TABLE_SPAN_BYTES = 2 * 1024 * 1024,
     PAGE_TEST_ROUNDS = 100,
     BRK_TEST_ROUNDS = 1000,
+    VARIANT_WIDE = 1,
 };
+
+/* AIM9's own step on 64-bit systems: 64 KiB down, passed as an unsigned 32-bit number. */
+static const intptr_t wide_step = (intptr_t)UINT32_C(0xffff0000);
 
 /* The system call itself: libc's sbrk keeps a copy of the break, and what it does differs between libcs. */
 static unsigned char *set_break(unsigned char *to)
@@ -61,6 +65,17 @@ void memory_set_up(struct work *work)
         give_up(EX_REFUSED, "the break cannot be moved back down");
 }
 
+void page_set_up(struct work *work)
+{
+    memory_set_up(work);
+    if (work->values[0] != VARIANT_WIDE)
+        return;
+    if (set_break(work->base + wide_step) != work->base + wide_step)
+        give_up(EX_REFUSED, "variant wide: the break cannot be moved up by 4 GiB: less memory than that, without overcommit?");
+    if (set_break(work->base) != work->base)
+        give_up(EX_REFUSED, "the break cannot be moved back down");
+}
+
 static void touch_page(unsigned char *page, unsigned char mark)
 {
     volatile unsigned char *bytes = page;
@@ -79,19 +94,22 @@ static void check_window(const unsigned char *end, unsigned char mark)
 }
 
 /* As many bytes down as up: a shrink that grows, as AIM9's does, would show here and nowhere else. */
-static void end_call(const struct work *work, unsigned char *end)
+static void end_call(const struct work *work, unsigned char *end, intptr_t grown)
 {
-    if (move_break(end, -(intptr_t)ROOM_BYTES) != work->base)
+    if (move_break(end, -(intptr_t)ROOM_BYTES - grown) != work->base)
         give_up(EX_CHECK, "brk: the break did not come back to where it was");
 }
 
 void page_batch(struct work *work, uint64_t ops)
 {
+    bool wide = work->values[0] == VARIANT_WIDE;
+    intptr_t shrink = wide ? wide_step : -(intptr_t)WINDOW_BYTES;
+    intptr_t grown = wide ? PAGE_TEST_ROUNDS * (wide_step + WINDOW_BYTES) : 0;
     for (uint64_t calls = ops / (PAGE_TEST_ROUNDS * OPS_PER_ROUND); calls > 0; calls--) {
         unsigned char mark = (unsigned char)(calls | 1);
         unsigned char *end = move_break(work->base, ROOM_BYTES);
         for (unsigned round = 0; round < PAGE_TEST_ROUNDS; round++) {
-            end = move_break(end, -(intptr_t)WINDOW_BYTES);
+            end = move_break(end, shrink);
             for (unsigned page = 0; page < PAGES_PER_ROUND; page++) {
                 unsigned char *fresh = end;
                 end = move_break(end, PAGE_BYTES);
@@ -99,7 +117,7 @@ void page_batch(struct work *work, uint64_t ops)
             }
         }
         check_window(end, mark);
-        end_call(work, end);
+        end_call(work, end, grown);
     }
 }
 
@@ -112,6 +130,6 @@ void brk_batch(struct work *work, uint64_t ops)
             for (unsigned page = 0; page < PAGES_PER_ROUND; page++)
                 end = move_break(end, PAGE_BYTES);
         }
-        end_call(work, end);
+        end_call(work, end, 0);
     }
 }

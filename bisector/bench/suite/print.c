@@ -65,10 +65,27 @@ void print_env(const struct options *options, bool thp_disabled, const struct cl
            (whole)clock->step_ns, (whole)clock->read_ns);
 }
 
-void print_sample(const struct test *test, uint64_t index, const struct sample *sample)
+static void print_params(const struct test *test, const uint64_t *values)
+{
+    printf(",\"params\":{");
+    for (unsigned i = 0; i < MOST_PARAMS && test->params[i].name != NULL; i++) {
+        const struct param *param = &test->params[i];
+        printf(i ? "," : "");
+        print_json_text(param->name);
+        putchar(':');
+        if (param->words != NULL)
+            print_json_text(param->words[values[i]]);
+        else
+            printf("%llu", (whole)values[i]);
+    }
+    putchar('}');
+}
+
+void print_sample(const struct test *test, const uint64_t *values, uint64_t index, const struct sample *sample)
 {
     printf("{\"v\":1,\"type\":\"sample\",\"test\":");
     print_json_text(test->name);
+    print_params(test, values);
     printf(",\"sample\":%llu,\"ops\":%llu,\"warmup_ops\":%llu", (whole)index, (whole)sample->ops,
            (whole)sample->warmup_ops);
     printf(",\"wall_ns\":%llu,\"user_ns\":%llu,\"sys_ns\":%llu", (whole)sample->wall_ns, (whole)sample->user_ns,

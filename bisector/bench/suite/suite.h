@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define SUITE_VERSION "1"
+#define SUITE_VERSION "2"
 #ifndef SUITE_DIGEST
 #define SUITE_DIGEST "unknown"
 #endif
@@ -19,13 +19,27 @@
 /* EX_CHECK: a test did not do its work under this kernel. EX_REFUSED: this environment does not allow the test. */
 enum { EX_DONE = 0, EX_USAGE = 2, EX_CHECK = 3, EX_REFUSED = 4, EX_UNSUPPORTED = 77 };
 
-enum { PAGE_BYTES = 4096, TEXT_BYTES = 512, PATH_BYTES = 1024 };
+enum { PAGE_BYTES = 4096, TEXT_BYTES = 512, PATH_BYTES = 1024, MOST_PARAMS = 2, MOST_CALLS = 8 };
+
+/* What may be chosen of a test: a number from `least` to `most`, or one of `words`, whose index is the value. */
+struct param {
+    const char *name;
+    uint64_t fallback, least, most;
+    const char *const *words;
+};
+
+/* System calls, by the name that strace gives them on x86-64, for one grain of operations with default parameters. */
+struct call {
+    const char *name;
+    uint64_t per_grain;
+};
 
 /* What a test's own process knows. `directory` is private to this sample and empty. */
 struct work {
     const char *directory;
     uint64_t batches;
     unsigned char *base;
+    const uint64_t *values; /* of the test's parameters, in their order */
     char helper[PATH_BYTES];
 };
 
@@ -44,6 +58,8 @@ struct test {
     enum fault_rule fault_rule;
     double faults_per_op;
     bool wants_directory;
+    struct call calls[MOST_CALLS];
+    struct param params[MOST_PARAMS];
     void (*set_up)(struct work *);
     void (*batch)(struct work *, uint64_t ops);
 };
@@ -57,6 +73,7 @@ void settle_layout(char **argv);
 const struct test *find_test(const char *name);
 
 void memory_set_up(struct work *work);
+void page_set_up(struct work *work);
 void page_batch(struct work *work, uint64_t ops);
 void brk_batch(struct work *work, uint64_t ops);
 void fork_set_up(struct work *work);
@@ -65,6 +82,21 @@ void exec_set_up(struct work *work);
 void exec_batch(struct work *work, uint64_t ops);
 void creat_set_up(struct work *work);
 void creat_batch(struct work *work, uint64_t ops);
+void enter_directory(const struct work *work);
+void signal_set_up(struct work *work);
+void signal_batch(struct work *work, uint64_t ops);
+void getppid_batch(struct work *work, uint64_t ops);
+void getpriority_batch(struct work *work, uint64_t ops);
+void no_set_up(struct work *work);
+void stat_set_up(struct work *work);
+void stat_batch(struct work *work, uint64_t ops);
+void open_batch(struct work *work, uint64_t ops);
+void link_set_up(struct work *work);
+void link_batch(struct work *work, uint64_t ops);
+void dir_set_up(struct work *work);
+void dir_batch(struct work *work, uint64_t ops);
+void lookup_set_up(struct work *work);
+void lookup_batch(struct work *work, uint64_t ops);
 
 struct options {
     int cpu; /* -1: not pinned */
@@ -86,10 +118,10 @@ struct sample {
 };
 
 /* Measures one batch in a process of its own. Ends the program if the sample does not count. */
-struct sample measure(const struct test *test, uint64_t ops, const struct options *options);
+struct sample measure(const struct test *test, const uint64_t *values, uint64_t ops, const struct options *options);
 
 /* Operations for one sample of about `options->sample_ms`: a whole number of grains, at least one. */
-uint64_t calibrate(const struct test *test, const struct options *options);
+uint64_t calibrate(const struct test *test, const uint64_t *values, const struct options *options);
 
 struct clock {
     uint64_t step_ns, read_ns;
@@ -99,7 +131,7 @@ struct clock {
 struct clock look_at_clock(void);
 
 void print_env(const struct options *options, bool thp_disabled, const struct clock *clock);
-void print_sample(const struct test *test, uint64_t index, const struct sample *sample);
+void print_sample(const struct test *test, const uint64_t *values, uint64_t index, const struct sample *sample);
 void print_calibration(const struct test *test, uint64_t ops, uint64_t sample_ms);
 void print_end(const char *counted, uint64_t count);
 void print_tests(bool json);

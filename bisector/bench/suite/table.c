@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+static const char *const page_variants[] = {"fixed", "wide"};
+
 const struct test suite_tests[] = {
     {
         .name = "page_test",
@@ -16,7 +18,9 @@ const struct test suite_tests[] = {
         .grain = 1700,
         .fault_rule = FAULTS_WITHIN_1_PERCENT,
         .faults_per_op = 16.0 / 17.0,
-        .set_up = memory_set_up,
+        .calls = {{"brk", 1702}},
+        .params = {{.name = "variant", .most = 1, .words = page_variants}},
+        .set_up = page_set_up,
         .batch = page_batch,
     },
     {
@@ -30,6 +34,7 @@ const struct test suite_tests[] = {
         .grain = 17000,
         .fault_rule = FAULTS_AT_MOST,
         .faults_per_op = 0.001,
+        .calls = {{"brk", 17002}},
         .set_up = memory_set_up,
         .batch = brk_batch,
     },
@@ -42,6 +47,7 @@ const struct test suite_tests[] = {
         .aim_factor = 100,
         .op = "fork, the child leaves by _exit, the parent waits for it",
         .grain = 1,
+        .calls = {{"clone", 1}, {"set_robust_list", 1}, {"exit_group", 1}, {"wait4", 1}},
         .set_up = fork_set_up,
         .batch = fork_batch,
     },
@@ -54,6 +60,7 @@ const struct test suite_tests[] = {
         .aim_factor = 5,
         .op = "fork, the child executes this static program as `true`, the parent waits for it",
         .grain = 1,
+        .calls = {{"clone", 1}, {"set_robust_list", 1}, {"execve", 1}, {"exit_group", 1}, {"wait4", 1}},
         .set_up = exec_set_up,
         .batch = exec_batch,
     },
@@ -67,8 +74,116 @@ const struct test suite_tests[] = {
         .op = "creat and close one file in a private directory; one unlink for every 1000",
         .grain = 1000,
         .wants_directory = true,
+        .calls = {{"creat", 1000}, {"close", 1000}, {"unlink", 1}},
         .set_up = creat_set_up,
         .batch = creat_batch,
+    },
+    {
+        .name = "link_test",
+        .unit = "ops/s",
+        .higher_is_better = true,
+        .aim = "link_test",
+        .aim_units = "Link/Unlink Pairs",
+        .aim_factor = 63,
+        .op = "remove and make one of 7 links to a file; for every 63, the file is created with its links and removed",
+        .grain = 63,
+        .wants_directory = true,
+        .calls = {{"creat", 1}, {"close", 1}, {"link", 70}, {"unlink", 71}, {"newfstatat", 1}},
+        .set_up = link_set_up,
+        .batch = link_batch,
+    },
+    {
+        .name = "dir_rtns_1",
+        .unit = "ops/s",
+        .higher_is_better = true,
+        .aim = "dir_rtns_1",
+        .aim_units = "Directory Operations",
+        .aim_factor = 10000,
+        .op = "read one entry of a private directory with a fixed number of them, from the start again at its end",
+        .grain = 10000,
+        .wants_directory = true,
+        .calls = {{"openat", 1}, {"getdents64", 199}, {"lseek", 99}, {"close", 1}},
+        .params = {{.name = "entries", .fallback = 98, .least = 1, .most = 10000}},
+        .set_up = dir_set_up,
+        .batch = dir_batch,
+    },
+    {
+        .name = "disk_src",
+        .unit = "ops/s",
+        .higher_is_better = true,
+        .aim = "disk_src",
+        .aim_units = "Directory Searches",
+        .aim_factor = 75,
+        .op = "75 stand, as AIM9 credits them, for 57 stat of deep paths and 43 creat, close and unlink in deep folders",
+        .grain = 75,
+        .wants_directory = true,
+        .calls = {{"newfstatat", 57}, {"creat", 43}, {"close", 43}, {"unlink", 43}},
+        .params = {{.name = "depth", .fallback = 6, .least = 1, .most = 16}},
+        .set_up = lookup_set_up,
+        .batch = lookup_batch,
+    },
+    {
+        .name = "signal_test",
+        .unit = "ops/s",
+        .higher_is_better = true,
+        .aim = "signal_test",
+        .aim_units = "Signal Traps",
+        .aim_factor = 1000,
+        .op = "a process sends itself SIGUSR2; the handler installs itself again",
+        .grain = 1000,
+        .fault_rule = FAULTS_AT_MOST,
+        .faults_per_op = 0.01,
+        .calls = {{"kill", 1000}, {"rt_sigaction", 1000}, {"rt_sigreturn", 1000}},
+        .set_up = signal_set_up,
+        .batch = signal_batch,
+    },
+    {
+        .name = "getppid",
+        .unit = "ops/s",
+        .higher_is_better = true,
+        .op = "getppid, the cheapest call into the kernel that is always made",
+        .grain = 1000,
+        .fault_rule = FAULTS_AT_MOST,
+        .faults_per_op = 0.01,
+        .calls = {{"getppid", 1000}},
+        .set_up = no_set_up,
+        .batch = getppid_batch,
+    },
+    {
+        .name = "getpriority",
+        .unit = "ops/s",
+        .higher_is_better = true,
+        .op = "getpriority of the process itself",
+        .grain = 1000,
+        .fault_rule = FAULTS_AT_MOST,
+        .faults_per_op = 0.01,
+        .calls = {{"getpriority", 1000}},
+        .set_up = no_set_up,
+        .batch = getpriority_batch,
+    },
+    {
+        .name = "stat",
+        .unit = "ops/s",
+        .higher_is_better = true,
+        .op = "stat of one file in a private directory, `depth` names deep",
+        .grain = 1,
+        .wants_directory = true,
+        .calls = {{"newfstatat", 1}},
+        .params = {{.name = "depth", .fallback = 1, .least = 1, .most = 16}},
+        .set_up = stat_set_up,
+        .batch = stat_batch,
+    },
+    {
+        .name = "open_close",
+        .unit = "ops/s",
+        .higher_is_better = true,
+        .op = "open and close one file in a private directory, `depth` names deep",
+        .grain = 1,
+        .wants_directory = true,
+        .calls = {{"openat", 1}, {"close", 1}},
+        .params = {{.name = "depth", .fallback = 1, .least = 1, .most = 16}},
+        .set_up = stat_set_up,
+        .batch = open_batch,
     },
 };
 
@@ -87,6 +202,33 @@ static const char *direction(const struct test *test)
     return test->higher_is_better ? "higher" : "lower";
 }
 
+static void print_calls_json(const struct test *test)
+{
+    printf(",\"calls_per_grain\":{");
+    for (unsigned i = 0; i < MOST_CALLS && test->calls[i].name != NULL; i++)
+        printf("%s\"%s\":%llu", i ? "," : "", test->calls[i].name, (unsigned long long)test->calls[i].per_grain);
+    printf("}");
+}
+
+static void print_params_json(const struct test *test)
+{
+    printf(",\"params\":[");
+    for (unsigned i = 0; i < MOST_PARAMS && test->params[i].name != NULL; i++) {
+        const struct param *param = &test->params[i];
+        printf("%s{\"name\":\"%s\",", i ? "," : "", param->name);
+        if (param->words == NULL) {
+            printf("\"default\":%llu,\"least\":%llu,\"most\":%llu}", (unsigned long long)param->fallback,
+                   (unsigned long long)param->least, (unsigned long long)param->most);
+            continue;
+        }
+        printf("\"default\":\"%s\",\"words\":[", param->words[param->fallback]);
+        for (uint64_t word = 0; word <= param->most; word++)
+            printf("%s\"%s\"", word ? "," : "", param->words[word]);
+        printf("]}");
+    }
+    printf("]");
+}
+
 static void print_test_json(const struct test *test)
 {
     printf("{\"name\":");
@@ -94,16 +236,19 @@ static void print_test_json(const struct test *test)
     printf(",\"unit\":");
     print_json_text(test->unit);
     printf(",\"better\":\"%s\",\"aim\":", direction(test));
-    print_json_text(test->aim);
+    print_json_text(test->aim != NULL ? test->aim : "");
     printf(",\"aim_units\":");
-    print_json_text(test->aim_units);
+    print_json_text(test->aim_units != NULL ? test->aim_units : "");
     printf(",\"aim_factor\":%llu,\"op\":", (unsigned long long)test->aim_factor);
     print_json_text(test->op);
     printf(",\"grain\":%llu,\"faults_per_op\":", (unsigned long long)test->grain);
     if (test->fault_rule == FAULTS_WITHIN_1_PERCENT)
-        printf("%.6f}", test->faults_per_op);
+        printf("%.6f", test->faults_per_op);
     else
-        printf(test->fault_rule == FAULTS_AT_MOST ? "0}" : "null}");
+        printf(test->fault_rule == FAULTS_AT_MOST ? "0" : "null");
+    print_calls_json(test);
+    print_params_json(test);
+    printf("}");
 }
 
 void print_tests(bool json)
@@ -116,8 +261,9 @@ void print_tests(bool json)
             printf(i ? "," : "");
             print_test_json(test);
         } else {
-            printf("%-10s %s, %s is better, as AIM9's %s\n", test->name, test->unit, direction(test), test->aim);
-            printf("%-10s %s\n", "", test->op);
+            printf("%-12s %s, %s is better%s%s\n", test->name, test->unit, direction(test),
+                   test->aim != NULL ? ", as AIM9's " : "", test->aim != NULL ? test->aim : "");
+            printf("%-12s %s\n", "", test->op);
         }
     }
     if (json)

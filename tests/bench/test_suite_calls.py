@@ -1,0 +1,80 @@
+"""The system calls that the table declares are the ones that are made: counted by strace, exactly."""
+
+import os
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from bisector.bench.compile import build_suite
+from bisector.bench.tests import Test, known_tests
+
+# A start that finds an unlucky layout starts over, which costs an execve: told that it did so often enough.
+NO_RESTART = {**os.environ, "BISECTOR_SUITE_STARTS": "30"}
+
+# Not the tests' own: the clock, where the kernel does not let it be read without a call, and the random name of a
+# private directory, for which libc now and then draws twice.
+NOT_COUNTED = {"clock_gettime", "getrandom"}
+
+GRAINS = 10
+"""A warm-up is a tenth of the operations: twice the grains are then one more grain of warm-up as well."""
+
+
+@pytest.fixture(scope="module")
+def declared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Test]:
+    return {test.name: test for test in known_tests(build_suite(tmp_path_factory.getbasetemp().parent / "suite"))}
+
+
+def _calls(suite: Path, test: Test, grains: int, folder: Path) -> Counter[str]:
+    # Line by line, not with strace's own table: that has no call which does not return (exit_group).
+    trace = folder / "trace"
+    command = ["strace", "-f", "-o", str(trace), str(suite), "run", test.name]
+    subprocess.run(
+        [*command, "--ops", str(test.grain * grains), "--dir", str(folder)],
+        check=True,
+        capture_output=True,
+        timeout=120,
+        env=NO_RESTART,
+    )
+    return Counter(re.findall(r"^\d+ +(\w+)\(", trace.read_text(), flags=re.MULTILINE))
+
+
+def _measured(suite: Path, test: Test, folder: Path) -> dict[str, float]:
+    # For the tests whose grain is one operation, enough of them that a call made once cannot hide.
+    grains = GRAINS * max(1, 20 // test.grain)
+    once, twice = _calls(suite, test, grains, folder), _calls(suite, test, 2 * grains, folder)
+    more = grains + grains // 10
+    changed = {name: (twice[name] - once[name]) / more for name in twice | once if name not in NOT_COUNTED}
+    return {name: calls for name, calls in changed.items() if calls}
+
+
+NAMES = [
+    "page_test",
+    "fork_test",
+    "exec_test",
+    "creat-clo",
+    "link_test",
+    "dir_rtns_1",
+    "disk_src",
+    "signal_test",
+    "getppid",
+    "getpriority",
+    "stat",
+    "open_close",
+]
+
+# Traced, these take half a second for each grain; what they do is page_test's own loop.
+SLOW_UNDER_STRACE = {"brk_test"}
+
+
+def test_every_test_with_declared_calls_is_counted(declared: dict[str, Test]) -> None:
+    assert {name for name, test in declared.items() if test.calls_per_grain} == {*NAMES, *SLOW_UNDER_STRACE}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_strace_counts_the_declared_system_calls_exactly(
+    name: str, suite: Path, declared: dict[str, Test], tmp_path: Path
+) -> None:
+    assert _measured(suite, declared[name], tmp_path) == declared[name].calls_per_grain
