@@ -33,6 +33,8 @@ PATIENT = Limits(connect_s=5, banner_s=10, auth_s=60, channel_s=60)
 
 _CMDLINE = "console=ttyS0 nokaslr random.trust_cpu=on tsc=reliable"
 
+_ADDRESS = "ifconfig eth0 10.0.2.15 netmask 255.255.255.0 up\n"
+
 INITTAB = """::respawn:/sbin/dropbear -F -E -s -j -k -p 22 -r /etc/dropbear/host_key
 ::restart:/bin/busybox init
 ::shutdown:/bin/mount -o remount,ro /
@@ -90,6 +92,9 @@ def disk_root(box: "DiskBox") -> dict[str, Entry]:
     """A root filesystem on a disk, by path: the embedded machine's user space, and an init that never answers."""
     entries = user_space(box.keys)
     init = entries["init"].content.decode().partition("\n")[2]
+    # Who comes through a jump host has an address of another network: answers go by QEMU's gateway.
+    assert _ADDRESS in init
+    init = init.replace(_ADDRESS, f"{_ADDRESS}busybox route add default gw 10.0.2.2\n")
     for entry in (
         text("init", _INIT_HEAD + init, 0o755),
         text("etc/inittab", INITTAB),
@@ -103,7 +108,8 @@ def disk_root(box: "DiskBox") -> dict[str, Entry]:
 class DiskBox:
     """One machine. `disk` is a raw image that it boots from; `firmware` are QEMU's arguments for another one than BIOS.
 
-    While `clock` is "instructions", QEMU counts them instead of time; sleeping still takes real time.
+    While `clock` is "instructions", QEMU counts them instead of time; sleeping still takes real time. With a
+    `namespace` it answers at its `address` there, which only the host that `jump` describes can reach.
     """
 
     root: Path
@@ -116,6 +122,9 @@ class DiskBox:
     deaf: bool = False  # the power command ends well and does nothing
     cuts: int = 0
     port: int = field(default_factory=free_port)
+    namespace: str = ""
+    address: str = "127.0.0.1"
+    jump: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
@@ -154,8 +163,9 @@ class DiskBox:
         entry: dict[str, Any] = {
             "kind": "ssh",
             "name": self.name,
-            "host": "127.0.0.1",
+            "host": self.address,
             "port": self.port,
+            "jump": self.jump,
             "key": str(self.keys.user),
             "host_key": (self.keys.host_public,),
             "boot": self.boot,
@@ -238,12 +248,15 @@ class DiskBox:
         assert code is None, f"QEMU ended with {code}: {said.read_text()[-2000:]}"
 
     def command(self) -> list[str]:
-        argv = [str(QEMU.path()), "-no-user-config", "-nodefaults", "-display", "none", "-name", self.name]
+        argv = ["nsenter", f"--net=/run/netns/{self.namespace}", "--"] if self.namespace else []
+        argv += [str(QEMU.path()), "-no-user-config", "-nodefaults", "-display", "none", "-name", self.name]
         argv += ["-machine", "q35,accel=tcg", "-cpu", "max", "-smp", "1", "-m", str(self.memory_mib), *self.firmware]
         argv += ["-drive", f"if=none,id=disk,format=raw,file={self.disk}"]
         argv += ["-device", "virtio-blk-pci,drive=disk,bootindex=0"]
         argv += ["-chardev", f"file,id=console,append=on,path={self.console}", "-serial", "chardev:console"]
-        argv += ["-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{self.port}-:22"]
+        # A namespace has no way out that would have to be shut.
+        restrict = "off" if self.namespace else "on"
+        argv += ["-netdev", f"user,id=net,restrict={restrict},hostfwd=tcp:{self.address}:{self.port}-:22"]
         argv += ["-device", "virtio-net-pci,netdev=net,romfile="]
         if self.clock == "instructions":
             # Slow, as machines go: whatever only waits while it boots costs few instructions then.

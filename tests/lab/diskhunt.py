@@ -14,8 +14,9 @@ from bisector.cli.hunt import prepare
 from bisector.model.events import BootFailed, BuildFailed, KernelBuilt, MachineTrouble
 from bisector.model.kernel import KernelImage
 from bisector.model.outcome import Outcome
+from bisector.recipe.machines import SshMachine
 from bisector.session.home import Home
-from bisector.session.state import Status, fold
+from bisector.session.state import SessionState, Status, fold
 
 DEMO = Path(__file__).parents[2] / "recipes" / "demo" / "demo.yaml"
 
@@ -35,39 +36,80 @@ def after_what_does_not_build() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1]
 
 
-def write_recipe(folder: Path, box: DiskBox, name: str, good: str, fragments: Sequence[str]) -> Path:
-    """The demonstration's, for a machine of the machines file; short, because this machine has next to no noise."""
-    (folder / "lab.yaml").write_text(yaml.safe_dump({"machines": [box.config().model_dump(mode="json")]}))
+def write_recipe(
+    folder: Path, machines: Sequence[SshMachine], name: str, good: str, bad: str, fragments: Sequence[str]
+) -> Path:
+    """The demonstration's, for machines of the machines file; short, because these have next to no noise."""
+    entries = [machine.model_dump(mode="json") for machine in machines]
+    (folder / "lab.yaml").write_text(yaml.safe_dump({"machines": entries}))
     recipe = yaml.safe_load(DEMO.read_text())
     recipe["name"] = name
-    recipe["good"] = good
+    recipe["good"], recipe["bad"] = good, bad
     recipe["repo"] = str(real.demo_history())
     recipe["kernel"]["fragments"] = [str(DEMO.parent / fragment) for fragment in fragments]
     recipe["benchmark"] = {"test": "page_test", "sample_ms": 400}
-    recipe["machines"] = [{"kind": "lab", "name": box.name, "file": "lab.yaml"}]
+    recipe["machines"] = [{"kind": "lab", "name": machine.name, "file": "lab.yaml"} for machine in machines]
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(recipe))
     return path
 
 
-def without_kernel(good: str) -> list[str]:
-    """The commits after `good` of which the demonstration has no kernel."""
-    command = ["git", "-C", str(real.demo_history()), "rev-list", f"{good}..{real.planted()['bad']}"]
+def without_kernel(good: str, bad: str) -> list[str]:
+    """The commits after `good` up to `bad` of which the demonstration has no kernel."""
+    command = ["git", "-C", str(real.demo_history()), "rev-list", f"{good}..{bad}"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     built = {facts["commit"] for _, facts in real.built_kernels()}
     return [commit for commit in listed if commit not in built]
 
 
-def command(home: Home, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "bisector.cli", *arguments],
+def begin(
+    folder: Path,
+    machines: Sequence[SshMachine],
+    name: str,
+    *,
+    good: str,
+    bad: str,
+    fragments: Sequence[str],
+    unbuilt: Sequence[str] = (),
+) -> Home:
+    """The home of a session that only has to be resumed.
+
+    Kernels come from the demonstration's cache or are built into it. The commits in `unbuilt` count as not building.
+    """
+    home = Home(folder / "home")
+    home.folder.mkdir()
+    (home.folder / "kernels").symlink_to(real.demo_home() / "kernels")
+    recipe = write_recipe(folder, machines, name, good, bad, fragments)
+    home.create(prepare(home, recipe, ()).started())
+    with home.drive(name) as journal:
+        for commit in unbuilt:
+            why = "the demonstration has no kernel of it"
+            journal.append(
+                BuildFailed(commit=commit, outcome=Outcome.BUILD_FAILED, reason=why, artefact="", duration_s=0.0)
+            )
+    return home
+
+
+def resumed(home: Home, name: str) -> "subprocess.Popen[str]":
+    """The real command, at work."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "bisector.cli", "resume", name, "--plain"],
         env={**os.environ, "BISECTOR_HOME": str(home.folder)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=1700,
     )
+
+
+def found(home: Home, name: str) -> SessionState:
+    """The state of a session that ended with the planted commit; raises AssertionError if it did not."""
+    state = fold(home.read(name).entries)
+    assert state.status is Status.FINISHED
+    assert state.answer is not None
+    assert state.answer.commits == (real.planted()["first_bad"],)
+    assert state.answer.probability >= 0.99
+    return state
 
 
 def hunt_without_builds(folder: Path, box: DiskBox, name: str) -> None:
@@ -77,37 +119,24 @@ def hunt_without_builds(folder: Path, box: DiskBox, name: str) -> None:
     hunt.
     """
     good = after_what_does_not_build()
-    hunt(folder, box, name, good=good, fragments=["demo.config"], unbuilt=without_kernel(good))
+    hunt(folder, box, name, good=good, fragments=["demo.config"], unbuilt=without_kernel(good, real.planted()["bad"]))
 
 
 def hunt(
     folder: Path, box: DiskBox, name: str, *, good: str, fragments: Sequence[str], unbuilt: Sequence[str] = ()
 ) -> None:
-    """Hunt by the real command, and hold the answer and the machine's boots to what was planted.
-
-    Kernels come from the demonstration's cache or are built into it. The commits in `unbuilt` count as not building.
-    """
-    default = box.boots[-1]
-    home = Home(folder / "home")
-    home.folder.mkdir()
-    (home.folder / "kernels").symlink_to(real.demo_home() / "kernels")
-    recipe = write_recipe(folder, box, name, good, fragments)
-    home.create(prepare(home, recipe, ()).started())
-    with home.drive(name) as journal:
-        for commit in unbuilt:
-            why = "the demonstration has no kernel of it"
-            journal.append(
-                BuildFailed(commit=commit, outcome=Outcome.BUILD_FAILED, reason=why, artefact="", duration_s=0.0)
-            )
-    done = command(home, "resume", name, "--plain")
-    print(done.stdout)
-    assert done.returncode == 0, done.stdout
-    told, state = real.planted(), fold(home.read(name).entries)
+    """Hunt by the real command, and hold the answer and the machine's boots to what was planted. See `begin`."""
+    default, told = box.boots[-1], real.planted()
+    home = begin(folder, [box.config()], name, good=good, bad=told["bad"], fragments=fragments, unbuilt=unbuilt)
+    with resumed(home, name) as controller:
+        try:
+            said, _ = controller.communicate(timeout=1700)
+        finally:
+            controller.kill()
+    print(said)
+    assert controller.returncode == 0, said
+    found(home, name)
     events = [entry.event for entry in home.read(name).entries]
-    assert state.status is Status.FINISHED
-    assert state.answer is not None
-    assert state.answer.commits == (told["first_bad"],)
-    assert state.answer.probability >= 0.99
     assert not [event for event in events if isinstance(event, MachineTrouble)]
 
     # The commit that panics: its kernel was installed and booted twice, each time the default came back by itself.

@@ -1,4 +1,4 @@
-"""A lab behind a jump host: fake boxes in network namespaces of their own, reached through it and no other way.
+"""A lab behind a jump host: machines in network namespaces of their own, reached through it and no other way.
 
     this computer -- jump -- box1
                           \\- box2 ...
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lab.fakebox import FakeBox, running_box
 from lab.machines import Sshd
@@ -25,34 +26,68 @@ def ip(*arguments: str) -> None:
 
 
 @dataclass
-class NetLab:
-    """Boxes behind their jump host."""
+class Place:
+    """Where one machine is: its namespace, its address there, and the jump host's end of its link."""
+
+    namespace: str
+    address: str
+    link: str
+
+
+@dataclass
+class Network:
+    """A jump host with places for machines behind it. `outer` is the way there from this computer."""
 
     jump: Sshd
     namespace: str
-    boxes: list[FakeBox]
-    links: dict[str, str]
+    outer: str
+    places: list[Place]
 
-    def entry(self, box: FakeBox, **changes: object) -> SshMachine:
-        """The box's entry, as seen from here."""
+    @property
+    def jump_entry(self) -> dict[str, Any]:
+        """The jump host, as a machine's entry names it."""
         target = self.jump.target
-        jump = {
+        return {
             "host": target.host,
             "port": target.port,
             "user": target.user,
             "key": str(target.key),
             "host_key": target.host_keys,
         }
-        return box.config(jump=jump, **changes)
+
+
+@dataclass
+class NetLab:
+    """Fake boxes behind their jump host."""
+
+    network: Network
+    boxes: list[FakeBox]
+
+    def entry(self, box: FakeBox, **changes: object) -> SshMachine:
+        """The box's entry, as seen from here."""
+        return box.config(jump=self.network.jump_entry, **changes)
 
     def cut_off(self, box: FakeBox) -> None:
         """For good."""
-        ip("-n", self.namespace, "link", "set", self.links[box.name], "down")
+        place = self.network.places[self.boxes.index(box)]
+        ip("-n", self.network.namespace, "link", "set", place.link, "down")
 
 
 @contextmanager
 def net_lab(folder: Path, count: int) -> Iterator[NetLab]:
     """A jump host and `count` boxes, switched on."""
+    with jump_network(folder, count) as network, ExitStack() as stack:
+        boxes = []
+        for number, place in enumerate(network.places, 1):
+            name = f"box{number}"
+            box = running_box(folder / name, name, namespace=place.namespace, address=place.address)
+            boxes.append(stack.enter_context(box))
+        yield NetLab(network, boxes)
+
+
+@contextmanager
+def jump_network(folder: Path, count: int) -> Iterator[Network]:
+    """A jump host that answers, and `count` places behind it."""
     mark = secrets.token_hex(3)
     # Two networks of our own in 10/8, by chance: tests run beside each other.
     subnet = f"10.{100 + secrets.randbelow(100)}.{secrets.randbelow(250)}"
@@ -68,7 +103,7 @@ def net_lab(folder: Path, count: int) -> Iterator[NetLab]:
         ip("-n", jump_space, "link", "add", "lab", "type", "bridge")
         ip("-n", jump_space, "addr", "add", f"{inner}.1/24", "dev", "lab")
         ip("-n", jump_space, "link", "set", "lab", "up")
-        boxes, links = [], {}
+        places = []
         for number in range(1, count + 1):
             space = stack.enter_context(namespace(f"box{number}{mark}"))
             link, address = f"box{number}", f"{inner}.{10 + number}"
@@ -76,13 +111,11 @@ def net_lab(folder: Path, count: int) -> Iterator[NetLab]:
             ip("-n", space, "addr", "add", f"{address}/24", "dev", "eth0")
             ip("-n", space, "link", "set", "eth0", "up")
             ip("-n", jump_space, "link", "set", link, "master", "lab", "up")
-            box = running_box(folder / f"box{number}", f"box{number}", namespace=space, address=address)
-            boxes.append(stack.enter_context(box))
-            links[f"box{number}"] = link
+            places.append(Place(space, address, link))
         jump = Sshd(folder / "jump", namespace=jump_space, address=f"{subnet}.2")
         stack.callback(jump.stop)
         jump.start()
-        yield NetLab(jump, jump_space, boxes, links)
+        yield Network(jump, jump_space, f"to{mark}", places)
 
 
 @contextmanager
