@@ -25,6 +25,21 @@ SMALL = {
     "getpriority": 1000,
     "stat": 100,
     "open_close": 100,
+    "pipe_cpy": 200,
+    "stream_pipe": 200,
+    "dgram_pipe": 200,
+    "tcp_test": 200,
+    "udp_test": 200,
+    "shared_memory": 100,
+    "fault_anon": 1024,
+    "fault_file_private": 1024,
+    "fault_file_shared": 1024,
+    "fault_cow": 256,
+    "mmap_cycle": 1000,
+    "mprotect_split": 100,
+    "mremap_move": 100,
+    "ctl_alu": 1000000,
+    "ctl_memcpy": 10000,
 }
 
 Lines = Callable[..., list[dict[str, Any]]]

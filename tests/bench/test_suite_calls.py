@@ -63,17 +63,38 @@ NAMES = [
     "getpriority",
     "stat",
     "open_close",
+    "pipe_cpy",
+    "stream_pipe",
+    "dgram_pipe",
+    "tcp_test",
+    "udp_test",
+    "shared_memory",
+    "fault_anon",
+    "fault_file_private",
+    "fault_file_shared",
+    "fault_cow",
+    "mmap_cycle",
+    "mprotect_split",
+    "mremap_move",
 ]
 
 # Traced, these take half a second for each grain; what they do is page_test's own loop.
 SLOW_UNDER_STRACE = {"brk_test"}
 
 
+CONTROLS_IN_ORDER = ["ctl_alu", "ctl_memcpy"]
+CONTROLS = set(CONTROLS_IN_ORDER)
+
+
 def test_every_test_with_declared_calls_is_counted(declared: dict[str, Test]) -> None:
     assert {name for name, test in declared.items() if test.calls_per_grain} == {*NAMES, *SLOW_UNDER_STRACE}
 
 
-@pytest.mark.parametrize("name", NAMES)
+def test_only_the_controls_declare_no_calls(declared: dict[str, Test]) -> None:
+    assert {name for name, test in declared.items() if not test.calls_per_grain} == CONTROLS
+
+
+@pytest.mark.parametrize("name", [*NAMES, *CONTROLS_IN_ORDER])
 def test_strace_counts_the_declared_system_calls_exactly(
     name: str, suite: Path, declared: dict[str, Test], tmp_path: Path
 ) -> None:

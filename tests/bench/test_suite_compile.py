@@ -132,6 +132,12 @@ def test_the_table_in_c_is_the_one_source_of_names_units_and_directions(suite: P
         "dir_rtns_1": 10000,
         "disk_src": 75,
         "signal_test": 1000,
+        "pipe_cpy": 100,
+        "stream_pipe": 100,
+        "dgram_pipe": 100,
+        "tcp_test": 90,
+        "udp_test": 100,
+        "shared_memory": 100,
     }
     assert tests["page_test"].faults_per_op == pytest.approx(16 / 17, abs=1e-6)
     assert tests["page_test"].grain == 1700

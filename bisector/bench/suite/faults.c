@@ -1,0 +1,106 @@
+/* First touches of pages: anonymous, of a file in memory (private and shared), and after a fork. */
+#include "suite.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PAGES_PER_MAPPING = 1024, MAPPING_BYTES = PAGES_PER_MAPPING * PAGE_BYTES, COW_PAGES = 256 };
+
+static int memory_file = -1;
+static unsigned char *parents_pages;
+
+static unsigned char *map(int flags, int file, int status)
+{
+    void *mapping = mmap(NULL, MAPPING_BYTES, PROT_READ | PROT_WRITE, flags, file, 0);
+    if (mapping == MAP_FAILED)
+        give_up(status, "mmap: %s", strerror(errno));
+    return mapping;
+}
+
+static void unmap(void *mapping, int status)
+{
+    if (munmap(mapping, MAPPING_BYTES) < 0)
+        give_up(status, "munmap: %s", strerror(errno));
+}
+
+/* Every page must hold what it did when it was new, and then takes a mark. */
+static void touch_pages(unsigned char *mapping, unsigned pages, unsigned char expected, unsigned char mark)
+{
+    volatile unsigned char *bytes = mapping;
+    for (unsigned page = 0; page < pages; page++)
+        bytes[page * PAGE_BYTES] = mark;
+    for (unsigned page = 0; page < pages; page++)
+        if (bytes[page * PAGE_BYTES] != mark || bytes[page * PAGE_BYTES + 1] != expected)
+            give_up(EX_CHECK, "page %u holds something else than was written", page);
+}
+
+static void fault_batch(int flags, uint64_t ops)
+{
+    for (uint64_t mappings = ops / PAGES_PER_MAPPING; mappings > 0; mappings--) {
+        unsigned char *mapping = map(flags, memory_file, EX_CHECK);
+        touch_pages(mapping, PAGES_PER_MAPPING, memory_file < 0 ? 0 : 1, (unsigned char)(mappings | 2));
+        unmap(mapping, EX_CHECK);
+    }
+}
+
+void fault_anon_batch(struct work *work, uint64_t ops)
+{
+    (void)work;
+    fault_batch(MAP_PRIVATE | MAP_ANONYMOUS, ops);
+}
+
+void fault_file_set_up(struct work *work)
+{
+    (void)work;
+    memory_file = memfd_create("bisector", 0);
+    if (memory_file < 0)
+        give_up(errno == ENOSYS ? EX_UNSUPPORTED : EX_REFUSED, "memfd_create: %s", strerror(errno));
+    if (ftruncate(memory_file, MAPPING_BYTES) < 0)
+        give_up(EX_REFUSED, "ftruncate: %s", strerror(errno));
+    unsigned char *mapping = map(MAP_SHARED, memory_file, EX_REFUSED);
+    memset(mapping, 1, MAPPING_BYTES); /* its pages are there: a fault finds them and allocates none of them */
+    unmap(mapping, EX_REFUSED);
+}
+
+void fault_private_batch(struct work *work, uint64_t ops)
+{
+    (void)work;
+    fault_batch(MAP_PRIVATE, ops);
+}
+
+void fault_shared_batch(struct work *work, uint64_t ops)
+{
+    (void)work;
+    fault_batch(MAP_SHARED, ops);
+}
+
+void fault_cow_set_up(struct work *work)
+{
+    (void)work;
+    parents_pages = map(MAP_PRIVATE | MAP_ANONYMOUS, -1, EX_REFUSED);
+    memset(parents_pages, 1, COW_PAGES * PAGE_BYTES);
+}
+
+/* The child writes to the pages it shares with us; ours stay as they were, or it was no copy. */
+void fault_cow_batch(struct work *work, uint64_t ops)
+{
+    (void)work;
+    for (uint64_t forks = ops / COW_PAGES; forks > 0; forks--) {
+        int status;
+        pid_t child = fork();
+        if (child < 0)
+            give_up(EX_CHECK, "fork: %s", strerror(errno));
+        if (child == 0) {
+            touch_pages(parents_pages, COW_PAGES, 1, (unsigned char)(forks | 2));
+            _exit(0);
+        }
+        if (waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+            give_up(EX_CHECK, "a child of fault_cow failed or was killed");
+    }
+    for (unsigned page = 0; page < COW_PAGES; page++)
+        if (parents_pages[page * PAGE_BYTES] != 1)
+            give_up(EX_CHECK, "a child wrote to its parent's page %u", page);
+}
