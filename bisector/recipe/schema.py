@@ -71,6 +71,18 @@ class SearchPart(Part):
     seed: Annotated[int, Field(ge=0)] = 1
 
 
+class LimitsPart(Part):
+    """How many commits in a row may fail in one way before the session pauses; a resume counts anew.
+
+    Ten is as many as a plain bisection of a thousand commits has steps: a row of that length is no bad luck. A wrong
+    kernel is seldom the commit's doing, so three of them are enough.
+    """
+
+    failed_builds: PositiveInt = 10
+    failed_boots: PositiveInt = 10
+    wrong_kernels: PositiveInt = 3
+
+
 class Recipe(Part):
     """The whole of it. `good` and `bad` are revisions of `repo` (a path relative to the recipe's folder).
 
@@ -86,6 +98,7 @@ class Recipe(Part):
     machines: Annotated[tuple[Machine, ...], Field(min_length=1)]
     prepare: Prepare = Prepare()
     search: SearchPart = SearchPart()
+    limits: LimitsPart = LimitsPart()
 
     @model_validator(mode="after")
     def _tests_and_names_are_distinct(self) -> "Recipe":

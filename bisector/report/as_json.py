@@ -29,6 +29,7 @@ def status_document(summary: Summary) -> dict[str, Any]:
         "pause": {"reason": summary.pause_reason, "resolution": summary.pause_resolution}
         if summary.pause_reason
         else None,
+        "budgets": {budget.kind: {"used": budget.used, "allowed": budget.allowed} for budget in summary.budgets},
         "started": iso(summary.started_at),
         "last_event": iso(summary.last_at),
         "worked_s": summary.worked_s,

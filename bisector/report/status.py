@@ -21,7 +21,7 @@ def status_text(summary: Summary) -> str:
     lines = [headline(summary), _state_line(summary), *metric_lines(summary)]
     if summary.belief is not None:
         lines += ["", *belief_lines(summary, summary.belief)]
-    lines += ["", *wrap(_done_line(summary))]
+    lines += ["", *wrap(_done_line(summary)), *_budget_lines(summary)]
     if summary.status is Status.FINISHED:
         lines += ["", *wrap(verdict_line(summary)), f"Next:  bisector report {summary.session}"]
     elif summary.status is Status.PAUSED:
@@ -132,6 +132,12 @@ def _done_line(summary: Summary) -> str:
         f"Looked at {count(done.kernels, 'kernel')}: {count(done.boots, 'boot')}, {count(done.runs, 'run')}, "
         f"{duration(done.machine_s)} of machine time, {duration(done.builder_s)} of building."
     )
+
+
+def _budget_lines(summary: Summary) -> list[str]:
+    """What is used of the limits on failures in a row; nothing where nothing failed."""
+    used = [f"{one.used} of {one.allowed} {one.words}" for one in summary.budgets if one.used]
+    return wrap(f"Failures before it pauses: {', '.join(used)}.") if used else []
 
 
 def _grounds(summary: Summary, seen: Belief) -> list[str]:

@@ -15,6 +15,7 @@ from bisector.report.counts import BUILD_FAILURES, Counts, Method, count_up, met
 from bisector.report.siblings import SiblingChange, sibling_changes
 from bisector.report.words import plain
 from bisector.search.types import Assessment, CommitVerdict
+from bisector.session.budgets import Budget, budgets_of
 from bisector.session.evidence import costs_of, measured_looks, skips
 from bisector.session.state import SessionState, Status
 
@@ -137,6 +138,7 @@ class Summary:
     pause_reason: str
     pause_resolution: str
     next_why: str
+    budgets: tuple[Budget, ...] = ()
 
     @property
     def skipped(self) -> tuple[Row, ...]:
@@ -182,6 +184,7 @@ def summarise(
         pause_reason=plain(state.pause_reason),
         pause_resolution=plain(state.pause_resolution),
         next_why=plain(next((look.why for look in reversed(state.looks) if look.ended_at is None), "")),
+        budgets=budgets_of(state, recipe.limits),
     )
 
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bisector.model.outcome import Purpose
-from bisector.recipe.schema import Recipe
+from bisector.recipe.schema import LimitsPart, Recipe
 from bisector.search import assess, assign, rank_builds
 from bisector.search.graph import Graph
 from bisector.search.types import Costs, Evidence, Finding, Look, Options, Wait
 from bisector.session.blame import Control, controls_due
+from bisector.session.budgets import Budget, spent_budget
 from bisector.session.evidence import costs_of, evidence_of, skips
 from bisector.session.machines import given_up, set_aside
 from bisector.session.state import ALL_RUNS_IN, BUILDER, SessionState, Status
@@ -96,6 +97,7 @@ class Plan:
     options: Options
     test: str
     beside: bool
+    limits: LimitsPart
 
 
 def plan_of(state: SessionState, recipe: Recipe, options: Options) -> Plan:
@@ -105,7 +107,7 @@ def plan_of(state: SessionState, recipe: Recipe, options: Options) -> Plan:
         for machine in recipe.machines
     )
     graph = Graph.from_parents(state.range.parents, good=0, bad=len(state.range) - 1)
-    return Plan(graph=graph, options=options, test=recipe.benchmark.test, beside=beside)
+    return Plan(graph=graph, options=options, test=recipe.benchmark.test, beside=beside, limits=recipe.limits)
 
 
 def decide(state: SessionState, plan: Plan, idle: frozenset[str]) -> list[Order]:
@@ -138,7 +140,7 @@ def decide(state: SessionState, plan: Plan, idle: frozenset[str]) -> list[Order]
         return going_on if plan.beside or BUILDER in idle else []
     looks = {state.machines[number]: step for number, step in steps.items() if isinstance(step, Look)}
     looks |= {machine: _control(state, due[machine]) for machine in free if machine not in searching and machine in due}
-    return _next(state, plan, idle, looks, evidence, costs)
+    return _within(state, plan, _next(state, plan, idle, looks, evidence, costs), going=bool(live))
 
 
 def _control(state: SessionState, control: Control) -> Look:
@@ -168,6 +170,27 @@ def _pause(state: SessionState, aside: Mapping[str, str]) -> Pause | None:
     if len(aside) == len(state.machines):
         return Pause(reason="; ".join(aside.values()), resolution=_mend(state, state.machines))
     return None
+
+
+def _within(state: SessionState, plan: Plan, orders: list[Order], *, going: bool) -> list[Order]:
+    """The orders that the budgets of failures allow, or a pause. Looks that go on end first: they may be the answer.
+
+    A spent budget of builds stops only the builder: kernels that are there are measured as long as they are wanted.
+    """
+    over = spent_budget(state, plan.limits)
+    if over is None:
+        return orders
+    allowed = [order for order in orders if isinstance(order, BootOrder) and over.kind == "failed_builds"]
+    return [*allowed] if allowed or going else [_budget_pause(state, over)]
+
+
+def _budget_pause(state: SessionState, over: Budget) -> Pause:
+    """People are needed: one kind of failure has used up what the recipe allows."""
+    return Pause(
+        reason=f"{over.used} {over.words} (limits.{over.kind} is {over.allowed}), the last: {over.last}",
+        resolution=f"See `bisector log {state.name}`. Mend what they have in common, or go on around them, "
+        f"counted anew: bisector resume {state.name}",
+    )
 
 
 def _mend(state: SessionState, workers: Sequence[str]) -> str:
