@@ -10,7 +10,7 @@ from bisector.model.commit import Commit, CommitRange
 from bisector.model.errors import BuilderError, KernelError, MachineError
 from bisector.model.events import Event, SessionStarted
 from bisector.model.kernel import KernelImage
-from bisector.model.machine import BootRecord, MachineFacts
+from bisector.model.machine import BootRecord, MachineFacts, NotGivenBack
 from bisector.model.outcome import Outcome
 from bisector.model.sample import RunRecord, Sample
 from bisector.recipe.schema import Recipe
@@ -153,6 +153,7 @@ class FakeMachine:
         self._name = name
         self.facts = facts
         self.trouble: list[MachineError] = []
+        self.left: NotGivenBack | None = None
         self.running: int | None = None
         self.recovered = self.released = 0
         self._factor = 1.0
@@ -200,8 +201,9 @@ class FakeMachine:
         value = self.speed * self.lab.level(self.running) * self._factor * (1 + noise.gauss(0, self.lab.run_sd))
         return RunRecord(samples=(sample("page_test", value), sample("brk_test", 50.0)), artefact="", duration_s=2.0)
 
-    def release(self) -> None:
+    def release(self) -> NotGivenBack | None:
         self.released += 1
+        return self.left
 
 
 def sample(test: str, value: float) -> Sample:

@@ -209,6 +209,8 @@ class Frame:
             yield f"  {pad(doing.worker, name_width)}  {self._doing(doing)}"
         if self.samples:
             yield f"  {pad('samples', name_width)}  {' '.join(self.samples)}  {self.samples_of}"
+        for left in self.summary.not_given_back:
+            yield from wrap(left.sentence, indent="    ", first="  ", width=width)
         yield ""
         if self.summary.next_why:
             yield from wrap(self.summary.next_why, indent="       ", first="  why: ", width=width)[:3]

@@ -14,7 +14,7 @@ from bisector.bench.profile import movers
 from bisector.bench.profiler import FORMAT_OF, Profiler
 from bisector.model.errors import BisectorError, MachineError
 from bisector.model.kernel import KernelImage
-from bisector.model.machine import BootRecord
+from bisector.model.machine import BootRecord, NotGivenBack
 from bisector.model.outcome import AnswerKind
 from bisector.recipe.schema import Recipe
 from bisector.report.profiles import movers_text
@@ -45,7 +45,7 @@ class ProfilingMachine(Protocol):
         """One run under the profiler."""
         ...
 
-    def release(self) -> None:
+    def release(self) -> NotGivenBack | None:
         """As `session.ports.Machine`."""
         ...
 

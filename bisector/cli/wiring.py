@@ -19,7 +19,7 @@ from bisector.lab.qemu import EmbeddedMachine, check_programs
 from bisector.lab.target import target_of
 from bisector.model.errors import MachineError, UsageError
 from bisector.model.kernel import KernelImage
-from bisector.model.machine import BootRecord
+from bisector.model.machine import BootRecord, NotGivenBack
 from bisector.model.sample import RunRecord
 from bisector.recipe.machines import EmbeddedMachine as EmbeddedPart
 from bisector.recipe.machines import SshMachine as SshPart
@@ -95,9 +95,9 @@ class MeasuringMachine:
         """One more run, profiled; what the profiler says goes to `profile`. Its figures are no measurement."""
         profile_run(self._suite, self._machine, batches, log, profile, profiler=profiler, on_progress=on_progress)
 
-    def release(self) -> None:
-        """Shut it down, or return it to its default kernel."""
-        self._machine.release()
+    def release(self) -> NotGivenBack | None:
+        """Shut it down, or return it to its default kernel; what was left undone, None if nothing."""
+        return self._machine.release()
 
 
 def check_tests(home: Home, recipe: Recipe) -> None:

@@ -21,7 +21,7 @@ from bisector.lab.watch import QuietJobs, end_left_over_jobs, require_alone
 from bisector.lab.watchdog import arm as arm_watchdog
 from bisector.model.errors import KernelError, LabError, MachineError
 from bisector.model.kernel import KernelImage
-from bisector.model.machine import BootRecord, MachineFacts
+from bisector.model.machine import BootRecord, MachineFacts, NotGivenBack
 from bisector.model.outcome import Outcome
 from bisector.model.progress import OnProgress, Progress
 from bisector.recipe.machines import SshMachine
@@ -169,23 +169,37 @@ class PhysicalMachine:
                 details="\n".join(fault.lines),
             )
 
-    def release(self) -> None:
-        """Return the machine to its default kernel and give the lease back. Never raises a LabError.
+    def release(self) -> NotGivenBack | None:
+        """Return the machine to its default kernel and give the lease back; None if that is done. Raises no LabError.
 
         Tried a few times, since nobody comes back for a machine whose session is over. One that stays out of reach
         boots its default next in any case, and its lease expires.
         """
         self._forget_boot()
+        undone: LabError | None = None
         for tries_left in reversed(range(_TRIES_TO_GIVE_BACK)):
+            undone = None
             if not self._leased.exists():
                 break
             try:
                 self._give_back()
-            except (LeaseError, UnreachableError):
+            except (LeaseError, UnreachableError) as error:
+                undone = error
                 break
-            except LabError:
+            except LabError as error:
+                undone = error
                 time.sleep(self._shell.limits.connect_s if tries_left else 0.0)
         self._shell.close()
+        return None if undone is None else self._not_given_back(undone)
+
+    def _not_given_back(self, error: LabError) -> NotGivenBack:
+        reason = ": ".join([error.brief.rstrip("."), *error.details.strip().splitlines()[:1]])
+        if isinstance(error, LeaseError):
+            return NotGivenBack(reason=reason, resolution=error.resolution)
+        mend = f"Reset it by hand: that boots its default kernel. Then: bisector lab release {self.name} --force"
+        return NotGivenBack(
+            reason=reason, resolution=f"{mend} (its lease ends by itself within {self._config.lease_h:g} h)"
+        )
 
     def _give_back(self) -> None:
         self._lease.renew()

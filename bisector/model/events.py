@@ -171,6 +171,16 @@ class MachineTrouble:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MachineLeft:
+    """The session let go of a machine that it could not give back: people have to, as `resolution` says."""
+
+    machine: str
+    reason: str
+    resolution: str
+    kind: Literal["machine_left"] = "machine_left"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchesCalibrated:
     """Operations per sample of each test, measured on the first kernel and kept for all: identical work."""
 
@@ -235,6 +245,7 @@ Event = (
     | RunFailed
     | BootEnded
     | MachineTrouble
+    | MachineLeft
     | BatchesCalibrated
     | Marked
     | Undone

@@ -39,3 +39,11 @@ class BootRecord:
     facts: MachineFacts
     duration_s: float
     artefact: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotGivenBack:
+    """Why a machine could not be left as it was found, and what to type when it can be reached again."""
+
+    reason: str
+    resolution: str

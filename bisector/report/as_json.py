@@ -30,6 +30,7 @@ def status_document(summary: Summary) -> dict[str, Any]:
         if summary.pause_reason
         else None,
         "budgets": {budget.kind: {"used": budget.used, "allowed": budget.allowed} for budget in summary.budgets},
+        "not_given_back": [asdict(left) for left in summary.not_given_back],
         "started": iso(summary.started_at),
         "last_event": iso(summary.last_at),
         "worked_s": summary.worked_s,

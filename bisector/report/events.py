@@ -17,6 +17,7 @@ from bisector.model.events import (
     BuildStarted,
     Event,
     KernelBuilt,
+    MachineLeft,
     MachineTrouble,
     Marked,
     RunFailed,
@@ -83,6 +84,8 @@ class EventLines:
             case MachineTrouble():
                 during = f" during boot {event.boot} of {event.commit[:12]}" if event.boot else ""
                 return f"{event.machine} trouble{during}, no verdict: {_with_mend(event.reason, event.resolution)}"
+            case MachineLeft():
+                return f"{event.machine} was not given back: {_with_mend(event.reason, event.resolution)}"
             case BatchesCalibrated():
                 batches = ", ".join(f"{test} {operations}" for test, operations in event.batches)
                 return f"{event.machine} calibrated, operations a sample: {batches}"

@@ -5,6 +5,7 @@ from bisector.report.text import (
     CLEARED,
     deviation,
     effect_text,
+    not_given_back_lines,
     row_effect,
     suspect_lines,
     verdict_line,
@@ -21,7 +22,7 @@ def status_text(summary: Summary) -> str:
     lines = [headline(summary), _state_line(summary), *metric_lines(summary)]
     if summary.belief is not None:
         lines += ["", *belief_lines(summary, summary.belief)]
-    lines += ["", *wrap(_done_line(summary)), *_budget_lines(summary)]
+    lines += ["", *wrap(_done_line(summary)), *_budget_lines(summary), *not_given_back_lines(summary)]
     if summary.status is Status.FINISHED:
         lines += ["", *wrap(verdict_line(summary)), f"Next:  bisector report {summary.session}"]
     elif summary.status is Status.PAUSED:

@@ -112,6 +112,20 @@ class Belief:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NotGivenBack:
+    """A machine that the session let go of and could not give back, and what to type."""
+
+    machine: str
+    reason: str
+    resolution: str
+
+    @property
+    def sentence(self) -> str:
+        """All of it in one line."""
+        return f"{self.machine} was not given back: {'; '.join(filter(None, (self.reason, self.resolution)))}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """Everything that is told of a session. Times are seconds since the epoch, durations seconds.
 
@@ -139,6 +153,7 @@ class Summary:
     pause_resolution: str
     next_why: str
     budgets: tuple[Budget, ...] = ()
+    not_given_back: tuple[NotGivenBack, ...] = ()
 
     @property
     def skipped(self) -> tuple[Row, ...]:
@@ -185,6 +200,10 @@ def summarise(
         pause_resolution=plain(state.pause_resolution),
         next_why=plain(next((look.why for look in reversed(state.looks) if look.ended_at is None), "")),
         budgets=budgets_of(state, recipe.limits),
+        not_given_back=tuple(
+            NotGivenBack(machine=left.machine, reason=plain(left.reason), resolution=plain(left.resolution))
+            for left in state.not_given_back.values()
+        ),
     )
 
 

@@ -51,8 +51,14 @@ def ending_text(summary: Summary) -> str:
     lines += _cost_lines(summary)
     lines += _skipped_lines(summary)
     lines += _method_lines(summary)
+    lines += not_given_back_lines(summary)
     lines += ["", _next_line(summary)]
     return "\n".join(lines)
+
+
+def not_given_back_lines(summary: Summary) -> list[str]:
+    """Return the machines that people have to give back, with what to type; nothing if there are none."""
+    return [line for left in summary.not_given_back for line in wrap(left.sentence, indent="    ", first="")]
 
 
 def answer_line(summary: Summary) -> str:

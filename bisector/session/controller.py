@@ -5,6 +5,7 @@ before anything is decided on it; so `kill -9` at any moment loses at most the s
 """
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from bisector.model.events import (
     BootStarted,
     BuildStarted,
     Event,
+    MachineLeft,
     RunStarted,
     SessionFinished,
     SessionPaused,
@@ -88,6 +90,7 @@ class Controller:
         self._plan: Plan = plan_of(self._state, recipe, options)
         self._workers = {name: Worker(name, self._messages) for name in (BUILDER, *self._state.machines)}
         self._idle: set[str] = set(self._workers)
+        self._dropped: set[str] = set()
 
     @property
     def state(self) -> SessionState:
@@ -97,6 +100,7 @@ class Controller:
     def run(self) -> SessionState:
         """Drive the session; return its state when there is nothing more to do now.
 
+        The last events name the machines that could not be given back.
         Raises what a worker raised if it was a bug; the journal is whole then too.
         """
         if self._state.status is Status.FINISHED:
@@ -111,7 +115,9 @@ class Controller:
                 if self._state.status is Status.RUNNING:
                     self._wait()
         finally:
-            self._let_go()
+            left = self._let_go()
+        for event in left:
+            self._append(event)
         return self._state
 
     def _take_up(self) -> None:
@@ -151,6 +157,10 @@ class Controller:
             case RunOrder(machine=name):
                 self._run(name)
             case EndLook(machine=name, reason=reason):
+                if name not in self._idle:
+                    # What still comes of its step belongs to a look that is over.
+                    self._dropped.add(name)
+                    self._workers[name].drop()
                 self._end(self._live(name), reason)
             case Finish(finding=finding):
                 self._append(SessionFinished(answer=self._answer(finding)))
@@ -198,6 +208,9 @@ class Controller:
                 raise error
             case Done(worker=worker, events=events):
                 self._idle.add(worker)
+                if worker in self._dropped:
+                    self._dropped.remove(worker)
+                    return
                 for event in events:
                     self._append(event)
 
@@ -233,13 +246,21 @@ class Controller:
                 self._end(look, "paused")
         self._append(SessionPaused(reason=self._stop.reason, resolution=f"Go on: bisector resume {self._state.name}"))
 
-    def _let_go(self) -> None:
+    def _let_go(self) -> list[MachineLeft]:
         if BUILDER not in self._idle:
             self._builder.cancel()
         for worker in self._workers.values():
             worker.stop(timeout_s=30.0)
-        for machine in self._machines.values():
-            machine.release()
+        # Side by side: each may have to reboot, and one that is lost is tried a few times.
+        with ThreadPoolExecutor(max_workers=len(self._machines)) as pool:
+            undone = dict(
+                zip(self._machines, pool.map(lambda one: one.release(), self._machines.values()), strict=True)
+            )
+        return [
+            MachineLeft(machine=name, reason=left.reason, resolution=left.resolution)
+            for name, left in undone.items()
+            if left is not None
+        ]
 
     def _live(self, machine: str) -> Look:
         look = self._state.live_look(machine)

@@ -17,7 +17,7 @@ from bisector.search.types import Costs, Evidence, Finding, Look, Options, Wait
 from bisector.session.blame import Control, controls_due
 from bisector.session.budgets import Budget, spent_budget
 from bisector.session.evidence import costs_of, evidence_of, skips
-from bisector.session.machines import given_up, set_aside
+from bisector.session.machines import given_up, lost, set_aside
 from bisector.session.state import ALL_RUNS_IN, BUILDER, SessionState, Status
 
 KERNELS_IN_STOCK = 4
@@ -65,7 +65,7 @@ class RunOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndLook:
-    """The look is over: all its runs are in, or nobody needs the rest of them."""
+    """The look is over: all its runs are in, or nobody needs the rest of them. Its machine may still be at a step."""
 
     machine: str
     reason: str = ALL_RUNS_IN
@@ -121,7 +121,7 @@ def decide(state: SessionState, plan: Plan, idle: frozenset[str]) -> list[Order]
     pause = _pause(state, aside)
     live = [machine for machine in state.machines if state.live_look(machine) is not None]
     if pause is not None:
-        return _wind_down(live, idle, "the session pauses", pause)
+        return _wind_down(state, live, idle, "the session pauses", pause)
     free = [machine for machine in state.machines if machine in idle and machine not in {*aside, *live}]
     evidence, costs = evidence_of(state, plan.test), _costs_now(state)
     due = controls_due(state, set(state.machines) - aside.keys())
@@ -131,7 +131,7 @@ def decide(state: SessionState, plan: Plan, idle: frozenset[str]) -> list[Order]
         numbers = [state.machines.index(machine) for machine in searching]
         steps = assign(plan.graph, evidence, costs, plan.options, numbers)
     if isinstance(steps, Finding) and not due:
-        return _wind_down(live, idle, "the answer is there without it", Finish(finding=steps))
+        return _wind_down(state, live, idle, "the answer is there without it", Finish(finding=steps))
     if isinstance(steps, Finding):
         # It may rest on a commit that was left out: not before a control has shown that the machine is not to blame.
         steps, searching = {}, [machine for machine in free if machine not in due]
@@ -154,14 +154,17 @@ def _control(state: SessionState, control: Control) -> Look:
     )
 
 
-def _wind_down(live: Sequence[str], idle: frozenset[str], why: str, then: Finish | Pause) -> list[Order]:
+def _wind_down(
+    state: SessionState, live: Sequence[str], idle: frozenset[str], why: str, then: Finish | Pause
+) -> list[Order]:
     """End the looks that go on, each after the step its machine is at, before the session ends or pauses.
 
-    What they have measured counts; so an answer is decided on all that the journal holds, and not on less.
+    What they have measured counts; so an answer is decided on all that the journal holds, and not on less. A machine
+    in trouble that has not come up yet has measured nothing, and may never come up: its step is not waited for.
     """
     if not live:
         return [then]
-    return [EndLook(machine=machine, reason=why) for machine in live if machine in idle]
+    return [EndLook(machine=machine, reason=why) for machine in live if machine in idle or lost(state, machine)]
 
 
 def _pause(state: SessionState, aside: Mapping[str, str]) -> Pause | None:

@@ -9,7 +9,7 @@ from bisector.model.outcome import Outcome, Verdict
 from bisector.recipe.schema import Recipe
 from bisector.search.types import Boot, Costs, Evidence, Options, Pending
 from bisector.session.blame import blamed
-from bisector.session.machines import set_aside
+from bisector.session.machines import lost, set_aside
 from bisector.session.state import Look, SessionState
 
 FIRST_COSTS = Costs(build_s=120.0, boot_s=30.0, run_s=10.0)
@@ -47,7 +47,10 @@ def evidence_of(state: SessionState, test: str, *, under_way: bool = False) -> E
         marked_good=_marked(state, Verdict.GOOD),
         marked_bad=_marked(state, Verdict.BAD),
         now_s=state.last_at - state.started_at,
-        pending=tuple(_pending(state, look) for look in state.looks if look.ended_at is None),
+        # Nobody waits for what a lost machine may never tell.
+        pending=tuple(
+            _pending(state, look) for look in state.looks if look.ended_at is None and not lost(state, look.machine)
+        ),
         coming={
             commit: build.started_at + costs.build_s - state.started_at
             for commit, build in state.builds.items()

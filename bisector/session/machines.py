@@ -25,6 +25,12 @@ def set_aside(state: SessionState) -> dict[str, str]:
     return found
 
 
+def lost(state: SessionState, machine: str) -> bool:
+    """Does its look boot after the machine failed, so that nobody knows whether it will ever come up?"""
+    look = state.live_look(machine)
+    return look is not None and look.record is None and state.troubles.get(machine, 0) > 0
+
+
 def given_up(state: SessionState, worker: str) -> str:
     """Why a machine or the builder is not asked again before a resume, with its last words; "" if it still is."""
     times = state.troubles.get(worker, 0)

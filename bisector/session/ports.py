@@ -9,7 +9,7 @@ from typing import Protocol
 
 from bisector.model.events import Event
 from bisector.model.kernel import KernelImage
-from bisector.model.machine import BootRecord
+from bisector.model.machine import BootRecord, NotGivenBack
 from bisector.model.progress import OnProgress as OnProgress
 from bisector.model.progress import Progress as Progress
 from bisector.model.sample import RunRecord
@@ -60,8 +60,8 @@ class Machine(Protocol):
         """
         ...
 
-    def release(self) -> None:
-        """Leave the machine as it was found (the embedded one: shut down). Never raises a LabError."""
+    def release(self) -> NotGivenBack | None:
+        """Leave the machine as it was found (the embedded one: shut down); None if it is. Never raises a LabError."""
         ...
 
 

@@ -13,6 +13,7 @@ from bisector.model.events import (
     BootStarted,
     Event,
     KernelBuilt,
+    MachineLeft,
     RunStarted,
     SessionPaused,
     SessionResumed,
@@ -92,7 +93,10 @@ class Qualification:
                 self._boot(image, runs)
                 self._pause_if_it_must()
         finally:
-            self._machine.release()
+            left = self._machine.release()
+        if left is not None:
+            name = self._machine.name
+            self._append(MachineLeft(machine=name, reason=left.reason, resolution=left.resolution))
         return self._state
 
     def _boot(self, image: KernelImage, runs: int) -> None:

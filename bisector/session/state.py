@@ -20,6 +20,7 @@ from bisector.model.events import (
     BuildStarted,
     Event,
     KernelBuilt,
+    MachineLeft,
     MachineTrouble,
     Marked,
     RunFailed,
@@ -126,6 +127,7 @@ class SessionState:
     batches: dict[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
     troubles: dict[str, int] = field(default_factory=dict)
     last_trouble: dict[str, MachineTrouble | BuilderTrouble] = field(default_factory=dict)
+    not_given_back: dict[str, MachineLeft] = field(default_factory=dict)
     pause_reason: str = ""
     pause_resolution: str = ""
     answer: Answer | None = None
@@ -179,11 +181,9 @@ def _apply(state: SessionState, event: Event, at: float, indexes: Mapping[str, i
         case BootStarted() | Booted() | BootFailed() | RunStarted() | RunFinished() | RunFailed() | BootEnded():
             _apply_look(state, event, at, indexes[event.commit])
         case MachineTrouble():
-            state.troubles[event.machine] = state.troubles.get(event.machine, 0) + 1
-            state.last_trouble[event.machine] = event
-            look = state.live_look(event.machine)
-            if look is not None and look.number == event.boot:
-                _end_look(look, at, Outcome.MEASURED if look.runs else Outcome.INFRA, event.reason)
+            _apply_trouble(state, event, at)
+        case MachineLeft():
+            state.not_given_back[event.machine] = event
         case BatchesCalibrated():
             state.batches[event.machine] = event.batches
         case Marked():
@@ -199,11 +199,20 @@ def _apply(state: SessionState, event: Event, at: float, indexes: Mapping[str, i
                 state.status = Status.RUNNING
             state.pause_reason = state.pause_resolution = ""
             state.troubles.clear()
+            state.not_given_back.clear()
             _forget_unfinished_builds(state)
         case SessionFinished():
             state.status, state.answer = Status.FINISHED, event.answer
         case SessionStarted() | Undone():
             pass
+
+
+def _apply_trouble(state: SessionState, event: MachineTrouble, at: float) -> None:
+    state.troubles[event.machine] = state.troubles.get(event.machine, 0) + 1
+    state.last_trouble[event.machine] = event
+    look = state.live_look(event.machine)
+    if look is not None and look.number == event.boot:
+        _end_look(look, at, Outcome.MEASURED if look.runs else Outcome.INFRA, event.reason)
 
 
 def _apply_build(

@@ -29,6 +29,10 @@ class Reported:
     progress: Progress
 
 
+class _DroppedError(Exception):
+    """Ends a job that nobody waits for any more."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broke:
     """A bug in us, or an error that no event stands for: the controller stops with it."""
@@ -49,12 +53,18 @@ class Worker:
         self.name = name
         self._messages = messages
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._dropping = threading.Event()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
     def give(self, job: Job) -> None:
         """Hand over a job; exactly one `Done` or `Broke` will answer it."""
+        self._dropping.clear()
         self._jobs.put(job)
+
+    def drop(self) -> None:
+        """Let the job in hand end where it reports progress next. What it answers means nothing then."""
+        self._dropping.set()
 
     def stop(self, *, timeout_s: float) -> bool:
         """Let the thread end after its job; False if it did not within the time."""
@@ -66,12 +76,16 @@ class Worker:
         while (job := self._jobs.get()) is not None:
             try:
                 events = job(self._report)
+            except _DroppedError:
+                self._messages.put(Done(worker=self.name, events=()))
             except BaseException as error:  # noqa: BLE001 - handed to the controller's thread, which raises it
                 self._messages.put(Broke(worker=self.name, error=error))
             else:
                 self._messages.put(Done(worker=self.name, events=events))
 
     def _report(self, progress: Progress) -> None:
+        if self._dropping.is_set():
+            raise _DroppedError
         self._messages.put(Reported(worker=self.name, progress=progress))
 
 
