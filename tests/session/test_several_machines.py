@@ -377,7 +377,7 @@ class Gone(FakeMachine):
         if self.after >= 0:
             return super().boot(image, console=console, on_progress=on_progress)
         self.waiting.set()
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         try:
             while time.monotonic() < until:
                 on_progress(Progress(fraction=None, text="waiting for it to boot"))
@@ -392,9 +392,9 @@ def test_a_finished_hunt_does_not_wait_for_a_lost_machine_to_boot(tmp_path: Path
     gone = Gone(lab, "lab-02", after=4)
     # The other machine is not done before the lost one waits for its boot.
     lab.before = lambda what: gone.waiting.wait(10) if gone.after < 0 and what == "build" else None
-    begun = time.monotonic()
     state = controller(tmp_path, lab, [FakeMachine(lab, "lab-01"), gone]).run()
-    assert time.monotonic() - begun < 30
+    # Its first trouble is the run that it was lost in; a boot that was waited for would be another.
+    assert state.troubles["lab-02"] == 1
     assert answer_of(state) == (AnswerKind.COMMIT, (commit_id(27),))
     assert gone.waiting.is_set()
     assert gone.stopped.is_set()
