@@ -75,7 +75,10 @@ class Listing:
 
 
 def read_listing(program: Path) -> Listing:
-    """Ask a compiled suite (`build_suite`). Raises BuilderError if it does not answer as it should."""
+    """Ask a compiled suite (`build_suite`). Raises BuilderError if it does not answer as it should.
+
+    A session goes on with the suite it began with, so one that does not declare parameters yet is read as well.
+    """
     try:
         done = subprocess.run(
             [str(program), "--list", "--json"], capture_output=True, check=True, timeout=LIST_TIMEOUT_S
@@ -85,7 +88,7 @@ def read_listing(program: Path) -> Listing:
             Test(
                 higher_is_better={"higher": True, "lower": False}[fields.pop("better")],
                 params=tuple(
-                    Param(**{**param, "words": tuple(param.get("words", ()))}) for param in fields.pop("params")
+                    Param(**{**param, "words": tuple(param.get("words", ()))}) for param in fields.pop("params", ())
                 ),
                 **fields,
             )

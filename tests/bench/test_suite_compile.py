@@ -1,5 +1,6 @@
 """How the suite's program comes to be, and how a missing compiler or library is told."""
 
+import json
 import os
 import shutil
 import stat
@@ -154,3 +155,16 @@ def test_a_program_that_lists_nothing_is_the_builders_fault(tmp_path: Path) -> N
     for script in ("exit 1", "echo '{}'", "echo nonsense", 'echo \'{"tests": [{"better": "sideways"}]}\''):
         with pytest.raises(BuilderError, match="does not list its tests"):
             known_tests(Path(_compiler(tmp_path / "bin", script)))
+
+
+def test_a_suite_from_before_there_were_parameters_is_read_for_the_session_that_began_with_it(
+    suite: Path, tmp_path: Path
+) -> None:
+    listed = json.loads(subprocess.run([suite, "--list", "--json"], capture_output=True, check=True).stdout)
+    for test in listed["tests"]:
+        del test["params"], test["calls_per_grain"]
+    older = tmp_path / "older"
+    older.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(listed)}\nEND\n")
+    older.chmod(0o755)
+    assert [test.name for test in known_tests(older)] == [test.name for test in known_tests(suite)]
+    assert {test.params for test in known_tests(older)} == {()}
