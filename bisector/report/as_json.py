@@ -34,6 +34,7 @@ def status_document(summary: Summary) -> dict[str, Any]:
         "started": iso(summary.started_at),
         "last_event": iso(summary.last_at),
         "worked_s": summary.worked_s,
+        "config_drift": [asdict(drift) for drift in summary.drifts],
     }
 
 

@@ -12,6 +12,7 @@ from bisector.model.outcome import AnswerKind, Outcome, Verdict
 from bisector.recipe.load import parse_recipe
 from bisector.recipe.schema import Recipe
 from bisector.report.counts import BUILD_FAILURES, Counts, Method, count_up, method_of
+from bisector.report.drift import Drift, drifts
 from bisector.report.siblings import SiblingChange, sibling_changes
 from bisector.report.words import plain
 from bisector.search.types import Assessment, CommitVerdict
@@ -154,6 +155,7 @@ class Summary:
     next_why: str
     budgets: tuple[Budget, ...] = ()
     not_given_back: tuple[NotGivenBack, ...] = ()
+    drifts: tuple[Drift, ...] = ()
 
     @property
     def skipped(self) -> tuple[Row, ...]:
@@ -204,6 +206,7 @@ def summarise(
             NotGivenBack(machine=left.machine, reason=plain(left.reason), resolution=plain(left.resolution))
             for left in state.not_given_back.values()
         ),
+        drifts=drifts(state, state.answer),
     )
 
 

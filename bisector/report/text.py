@@ -22,6 +22,7 @@ from bisector.report.words import (
 from bisector.session.state import Status
 
 FILES_NAMED = 6
+_OPTIONS_SHOWN = 6
 CLEARED = 0.0005
 """Below this a skipped commit "cannot be the first bad one": less than what `belief` can show."""
 
@@ -51,6 +52,7 @@ def ending_text(summary: Summary) -> str:
     lines += _cost_lines(summary)
     lines += _skipped_lines(summary)
     lines += _method_lines(summary)
+    lines += _drift_lines(summary)
     lines += not_given_back_lines(summary)
     lines += ["", _next_line(summary)]
     return "\n".join(lines)
@@ -267,6 +269,20 @@ def _method_lines(summary: Summary) -> list[str]:
     lines = wrap(", ".join(parts) + ".", indent="    ", first="")
     if seen is not None and seen.detectable_percent is not None:
         lines.append(f"Smallest effect this hunt could have seen: {deviation(seen.detectable_percent)}.")
+    return lines
+
+
+def _drift_lines(summary: Summary) -> list[str]:
+    lines = []
+    for drift in summary.drifts:
+        text = f"Configuration: {drift.role} {drift.commit[:12]} differs from {drift.against[:12]} in "
+        text += f"{count(len(drift.changes), 'option')}"
+        shown = drift.confounding or drift.changes[:_OPTIONS_SHOWN]
+        text += f": {', '.join(shown[:_OPTIONS_SHOWN])}"
+        text += ", ..." if len(shown) > _OPTIONS_SHOWN or len(drift.changes) > len(shown) else ""
+        if drift.confounding:
+            text += "; known to change numbers by themselves: measure once more with them fixed (kernel: fragments)"
+        lines += wrap(text + ".", indent="    ", first="")
     return lines
 
 

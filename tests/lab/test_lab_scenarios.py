@@ -16,11 +16,11 @@ Here are those that take a whole hunt on a fake box; where the others stand (`py
                                          session, and a journal cut off: session/test_journal
 11 Ctrl-C while the test kernel boots    here; test_lab_physical; session/test_killed_controller; what the terminal
                                          looks like afterwards: cli/test_display
-12 a block that cannot be tested         here; session/test_blame, session/test_controller
+12 a block that cannot be tested         here; session/test_blame, session/test_budgets, session/test_controller
 13 a noisy commit                        here; session/test_controller, search/test_search_noise, _hostile_labs
 14 ends not separable, or swapped        session/test_controller, search/test_search_gate; swapped revisions:
                                          cli/test_commands
-15 configuration or compiler drift       kernel/test_kernel_builder
+15 configuration or compiler drift       kernel/test_kernel_builder; told in the report: report/test_drift
 
 Spares: another user logged in, machine leased, host key changed, sudo lost: test_lab_physical (test_spare_...); clock
 jump, branch force-pushed: here; culprit a merge, and one with its parent's binary: search/test_search_demo, _engine;
