@@ -11,7 +11,7 @@ from lab.uefikernels import FRAGMENTS, uefi_kernels
 
 pytestmark = [
     pytest.mark.kernel,
-    pytest.mark.timeout(1800),
+    pytest.mark.timeout(3600),
     pytest.mark.xdist_group("uefi"),
     pytest.mark.skipif(bool(missing()), reason=f"needs {', '.join(missing())}"),
 ]

@@ -130,7 +130,7 @@ def hunt(
     home = begin(folder, [box.config()], name, good=good, bad=told["bad"], fragments=fragments, unbuilt=unbuilt)
     with resumed(home, name) as controller:
         try:
-            said, _ = controller.communicate(timeout=1700)
+            said, _ = controller.communicate(timeout=3400)
         finally:
             controller.kill()
     print(said)
