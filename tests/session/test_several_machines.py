@@ -381,7 +381,7 @@ class Gone(FakeMachine):
         try:
             while time.monotonic() < until:
                 on_progress(Progress(fraction=None, text="waiting for it to boot"))
-                time.sleep(0.01)
+                time.sleep(0.5)  # each is a step of the loop
         finally:
             self.stopped.set()
         raise MachineError("it never came")
