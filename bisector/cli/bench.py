@@ -20,7 +20,7 @@ from bisector.recipe.machines import EmbeddedMachine as EmbeddedPart
 from bisector.recipe.machines import SshMachine
 from bisector.recipe.schema import BenchmarkPart
 from bisector.report.as_json import to_json
-from bisector.report.benched import SEEN_P, Compared, compared_document, compared_text, runs_text, tests_text
+from bisector.report.benched import SEEN_P, Compared, compared_document, compared_text, tests_text
 from bisector.report.words import clip
 from bisector.search.contrast import FEWEST, contrast
 from bisector.session.home import Home
@@ -167,11 +167,6 @@ class Line:
         if sys.stderr.isatty():
             sys.stderr.write(f"\r{clip(progress.text, 100)}\033[K")
             sys.stderr.flush()
-
-
-def ran(records: Sequence[RunRecord]) -> str:
-    """What is printed of runs."""
-    return runs_text(records)
 
 
 def compare(home: Home, base: Path, new: Path, *, as_json: bool) -> tuple[str, bool]:

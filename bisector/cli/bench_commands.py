@@ -55,13 +55,14 @@ def run(tests: tuple[str, ...], local: bool, as_json: bool, **asked: Any) -> Non
     if local and asked["machine"] is not None:
         raise click.UsageError(f"--local and --machine {asked['machine']}: which of the two?")
     from bisector.cli import bench as benches
+    from bisector.report.benched import runs_text
 
     with benches.Line() as line:
         records, lines = benches.run(Home.of_this_user(), benches.Asked(tests=tests, **asked), line.show)
     if as_json:
         sys.stdout.buffer.write(lines)
     else:
-        click.echo(benches.ran(records))
+        click.echo(runs_text(records))
 
 
 @bench.command(short_help="Compare two saved results.")
