@@ -140,6 +140,9 @@ class FakeBuilder:
         )
         return self.cache[commit]
 
+    def find(self, commit: str) -> KernelImage | None:
+        return self.cache.get(commit)
+
     def cancel(self) -> None:
         self.cancelled += 1
 

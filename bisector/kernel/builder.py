@@ -20,7 +20,7 @@ from bisector.kernel.process import CancelledError, end_left_overs
 from bisector.kernel.settings import check, make_base, read_wishes, settle
 from bisector.kernel.store import ImageCache, StoredImage
 from bisector.kernel.toolchain import Toolchain, find_toolchain
-from bisector.model.errors import BuilderError, KernelError, UsageError
+from bisector.model.errors import BisectorError, BuilderError, KernelError, UsageError
 from bisector.model.kernel import KernelImage
 from bisector.model.outcome import Outcome
 from bisector.model.progress import OnProgress, Progress
@@ -137,6 +137,24 @@ class KernelBuilder:
                     resolution=f"Free space or mend {self._folder}, then resume the session",
                 ) from error
 
+    def find(self, commit: str) -> KernelImage | None:
+        """The image of `commit` if the cache has it and it can be used; asked at once, also while a build runs.
+
+        None too before the first build has made the configuration, and for trouble: `build` is there to tell it.
+        """
+        started = time.monotonic()
+        try:
+            toolchain = find_toolchain(self._part.compiler)
+            if self._made_from(toolchain) != self._recorded():
+                return None
+            prepared = self._read_prepared(toolchain)
+            stored = self._cache.find(self._key(prepared, commit))
+            if stored is None:
+                return None
+            return self._image(prepared, stored, commit, from_cache=True, started=started)
+        except (BisectorError, OSError, ValueError):
+            return None
+
     def cancel(self) -> None:
         """End a build that runs on another thread, with all its processes; it raises BuilderError there."""
         self._cancelled.set()
@@ -150,21 +168,29 @@ class KernelBuilder:
 
     def _find_or_make(self, order: _Order) -> KernelImage:
         prepared = self._prepare(order)
-        key = digest_of([
-            _EDITION, self._part.arch, self._source.tree_id(order.commit), order.commit, prepared.base,
-            prepared.toolchain.id, *(["modules"] if prepared.good.get("CONFIG_MODULES") == "y" else []),
-        ])  # fmt: skip
+        key = self._key(prepared, order.commit)
         stored = self._cache.find(key)
         from_cache = stored is not None
         if stored is None:
             stored = self._make_kernel(order, prepared, key)
         else:
             order.stream.write(f"taken from the cache: {stored.image}\n".encode())
-        check(self._wishes, stored.config, order.commit)
+        return self._image(prepared, stored, order.commit, from_cache=from_cache, started=order.started)
+
+    def _key(self, prepared: _Prepared, commit: str) -> str:
+        return digest_of([
+            _EDITION, self._part.arch, self._source.tree_id(commit), commit, prepared.base,
+            prepared.toolchain.id, *(["modules"] if prepared.good.get("CONFIG_MODULES") == "y" else []),
+        ])  # fmt: skip
+
+    def _image(
+        self, prepared: _Prepared, stored: StoredImage, commit: str, *, from_cache: bool, started: float
+    ) -> KernelImage:
+        check(self._wishes, stored.config, commit)
         config = parse_config(stored.config)
         return KernelImage(
-            commit=order.commit,
-            key=key,
+            commit=commit,
+            key=stored.key,
             release=stored.facts["release"],
             build_id=stored.facts["build_id"],
             signature=stored.facts["signature"],
@@ -172,7 +198,7 @@ class KernelBuilder:
             compiler=prepared.toolchain.id,
             config_digest=config_digest(config),
             config_changes=config_changes(prepared.good, config),
-            duration_s=time.monotonic() - order.started,
+            duration_s=time.monotonic() - started,
             from_cache=from_cache,
             modules=stored.modules,
         )
@@ -198,8 +224,8 @@ class KernelBuilder:
         toolchain = self._same_toolchain()
         record = self._config_folder / "made.json"
         base, good = self._config_folder / "base.config", self._config_folder / "good.config"
-        made_from = {"wishes": self._wishes.digest, "good": self._good, "compiler": toolchain.id}
-        if not record.exists() or json.loads(record.read_text()) != made_from:
+        made_from = self._made_from(toolchain)
+        if self._recorded() != made_from:
             record.unlink(missing_ok=True)
             order.say(f"configuring {self._good[:12]}")
             last = self._output.last()
@@ -213,6 +239,18 @@ class KernelBuilder:
             write_durably(good, good_text.encode())
             write_durably(record, json.dumps(made_from).encode())
             self._output.finish(last if last is not None and last.whole else replace(stamp, commit="", whole=True))
+        return self._read_prepared(toolchain)
+
+    def _made_from(self, toolchain: Toolchain) -> dict[str, str]:
+        return {"wishes": self._wishes.digest, "good": self._good, "compiler": toolchain.id}
+
+    def _recorded(self) -> object:
+        """What the configuration that lies here was made from; None if there is none."""
+        record = self._config_folder / "made.json"
+        return json.loads(record.read_text()) if record.exists() else None
+
+    def _read_prepared(self, toolchain: Toolchain) -> _Prepared:
+        base, good = self._config_folder / "base.config", self._config_folder / "good.config"
         return _Prepared(toolchain=toolchain, base=base.read_text(), good=parse_config(good.read_text()))
 
     def _same_toolchain(self) -> Toolchain:

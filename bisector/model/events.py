@@ -2,7 +2,8 @@
 
 Intention, then outcome: `BuildStarted` ... `KernelBuilt | BuildFailed | BuilderTrouble`, `BootStarted` ...
 `Booted | BootFailed | MachineTrouble`, `RunStarted` ... `RunFinished | RunFailed | MachineTrouble`. An intention
-without an outcome means "unknown" after a crash: look first, then act. Times (`at`) are the journal's, not here.
+without an outcome means "unknown" after a crash: look first, then act. A kernel that was found in the cache while the
+builder made another one is a `KernelBuilt` alone. Times (`at`) are the journal's, not here.
 """
 
 from dataclasses import dataclass

@@ -18,6 +18,7 @@ from bisector.model.events import (
     BootStarted,
     BuildStarted,
     Event,
+    KernelBuilt,
     MachineLeft,
     RunStarted,
     SessionFinished,
@@ -33,6 +34,7 @@ from bisector.session.decide import (
     BuildOrder,
     CalibrateOrder,
     EndLook,
+    FetchOrder,
     Finish,
     Order,
     Pause,
@@ -91,6 +93,7 @@ class Controller:
         self._workers = {name: Worker(name, self._messages) for name in (BUILDER, *self._state.machines)}
         self._idle: set[str] = set(self._workers)
         self._dropped: set[str] = set()
+        self._uncached: set[int] = set()
 
     @property
     def state(self) -> SessionState:
@@ -132,8 +135,8 @@ class Controller:
                 self._end(look, "its controller died; what it had measured counts")
 
     def _hand_out(self) -> None:
-        # Every order makes its worker busy or ends a look or the session, so this comes to an end.
-        while orders := decide(self._state, self._plan, frozenset(self._idle)):
+        # Every order makes its worker busy, ends a look or the session, or is not given again: this comes to an end.
+        while orders := decide(self._state, self._plan, frozenset(self._idle), frozenset(self._uncached)):
             for order in orders:
                 self._carry_out(order)
 
@@ -148,6 +151,8 @@ class Controller:
                 )
                 job = build_job(self._builder, commit_id, attempt, self._artefacts)
                 self._give(BUILDER, self._after_trouble(BUILDER, job))
+            case FetchOrder(commit=commit):
+                self._fetch(commit)
             case BootOrder():
                 self._boot(order)
             case CalibrateOrder(machine=name):
@@ -166,6 +171,15 @@ class Controller:
                 self._append(SessionFinished(answer=self._answer(finding)))
             case Pause(reason=reason, resolution=resolution):
                 self._append(SessionPaused(reason=reason, resolution=resolution))
+
+    def _fetch(self, commit: int) -> None:
+        # No intention goes before it: nothing is begun that a crash could leave behind.
+        commit_id = self._state.range.commits[commit].id
+        image = self._builder.find(commit_id)
+        if image is None:
+            self._uncached.add(commit)
+        else:
+            self._append(KernelBuilt(commit=commit_id, image=image))
 
     def _boot(self, order: BootOrder) -> None:
         number = len(self._state.looks) + 1

@@ -39,6 +39,13 @@ class BuildOrder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOrder:
+    """Look for the kernel of this commit in the cache: a machine waits for it, and the builder makes another one."""
+
+    commit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BootOrder:
     """Begin a look: boot this commit."""
 
@@ -86,7 +93,7 @@ class Pause:
     resolution: str
 
 
-Order = BuildOrder | BootOrder | CalibrateOrder | RunOrder | EndLook | Finish | Pause
+Order = BuildOrder | FetchOrder | BootOrder | CalibrateOrder | RunOrder | EndLook | Finish | Pause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +117,12 @@ def plan_of(state: SessionState, recipe: Recipe, options: Options) -> Plan:
     return Plan(graph=graph, options=options, test=recipe.benchmark.test, beside=beside, limits=recipe.limits)
 
 
-def decide(state: SessionState, plan: Plan, idle: frozenset[str]) -> list[Order]:
+def decide(
+    state: SessionState, plan: Plan, idle: frozenset[str], uncached: frozenset[int] = frozenset()
+) -> list[Order]:
     """Orders for the idle workers ("builder" and machines' names); empty means wait for those that work.
 
+    `uncached` are commits that were looked for in the cache in vain; nobody is told to look for them again.
     Deterministic: the same state and the same idle workers give the same orders.
     """
     if state.status is not Status.RUNNING:
@@ -140,7 +150,12 @@ def decide(state: SessionState, plan: Plan, idle: frozenset[str]) -> list[Order]
         return going_on if plan.beside or BUILDER in idle else []
     looks = {state.machines[number]: step for number, step in steps.items() if isinstance(step, Look)}
     looks |= {machine: _control(state, due[machine]) for machine in free if machine not in searching and machine in due}
-    return _within(state, plan, _next(state, plan, idle, looks, evidence, costs), going=bool(live))
+    orders = _next(state, plan, idle, looks, evidence, costs)
+    if BUILDER not in idle:
+        # It may be busy for an hour with a kernel that nobody waits for yet.
+        asked = {look.commit for look in looks.values()} - state.builds.keys() - uncached
+        orders += [FetchOrder(commit=commit) for commit in sorted(asked)]
+    return _within(state, plan, orders, going=bool(live))
 
 
 def _control(state: SessionState, control: Control) -> Look:
@@ -183,7 +198,8 @@ def _within(state: SessionState, plan: Plan, orders: list[Order], *, going: bool
     over = spent_budget(state, plan.limits)
     if over is None:
         return orders
-    allowed = [order for order in orders if isinstance(order, BootOrder) and over.kind == "failed_builds"]
+    without_builds = [order for order in orders if isinstance(order, BootOrder | FetchOrder)]
+    allowed = without_builds if over.kind == "failed_builds" else []
     return [*allowed] if allowed or going else [_budget_pause(state, over)]
 
 

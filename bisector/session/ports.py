@@ -25,6 +25,13 @@ class Builder(Protocol):
         """
         ...
 
+    def find(self, commit: str) -> KernelImage | None:
+        """The image of a commit if it is in the cache, at once, also while a build runs on another thread.
+
+        None if it is not, or if that cannot be told now; raises nothing.
+        """
+        ...
+
     def cancel(self) -> None:
         """End a build that runs on another thread: it raises BuilderError there. Nothing half-made stays."""
         ...

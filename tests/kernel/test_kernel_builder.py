@@ -87,6 +87,40 @@ def test_equal_trees_of_two_commits_are_two_kernels(toy: "Toy") -> None:
     assert toy.build(builder, toy.good).release != toy.build(builder, two).release
 
 
+def test_the_cache_answers_while_a_build_runs(toy: "Toy", wait_until: Callable[[Callable[[], bool]], None]) -> None:
+    hangs = toy.commit("hangs", {"trouble": "echo waiting; sleep 300\n"})
+    built = toy.build(toy.builder(), toy.good)
+    other = toy.builder(name="other")
+    assert toy.build(other, toy.good).from_cache
+    outcome: list[BaseException] = []
+
+    def build() -> None:
+        try:
+            toy.build(other, hangs)
+        except BuilderError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=build)
+    thread.start()
+    wait_until(lambda: "waiting" in toy.log.read_text())
+    found = other.find(toy.good)
+    assert other.find(hangs) is None
+    assert thread.is_alive()
+    other.cancel()
+    thread.join(20)
+    assert "was cancelled" in str(outcome[0])
+    assert found is not None
+    assert (found.key, found.build_id, found.from_cache) == (built.key, built.build_id, True)
+
+
+def test_a_builder_that_never_built_finds_nothing_and_writes_nothing(toy: "Toy") -> None:
+    toy.build(toy.builder(), toy.good)
+    fresh = toy.builder(name="fresh")
+    before = sorted((toy.folder / "fresh").rglob("*"))
+    assert fresh.find(toy.good) is None
+    assert sorted((toy.folder / "fresh").rglob("*")) == before
+
+
 def test_a_kernel_that_only_the_cache_forgot_needs_no_make(toy: "Toy") -> None:
     builder = toy.builder()
     first = toy.build(builder, toy.good)

@@ -64,6 +64,10 @@ class BoxBuilder:
         image = fake_kernel(self.folder, index, then=then)
         return replace(image, key=image.release, signature=image.build_id)
 
+    def find(self, commit: str) -> KernelImage | None:
+        """Nothing is kept."""
+        del commit
+
     def cancel(self) -> None:
         """Nothing is ever under way."""
 
