@@ -210,9 +210,14 @@ class Controller:
         self._append(BootEnded(boot=look.number, machine=look.machine, commit=self._id_of(look), reason=reason))
 
     def _wait(self) -> None:
+        """Until something happened that may change what is to be done: progress alone costs no new decision."""
         assert len(self._idle) < len(self._workers), "nothing to do and nothing going on: decide must end a search"
-        with suppress(Empty):
-            self._take(self._messages.get(timeout=TICK_S))
+        while not self._stop.reason:
+            with suppress(Empty):
+                message = self._messages.get(timeout=TICK_S)
+                self._take(message)
+                if not isinstance(message, Reported):
+                    return
 
     def _take(self, message: Message) -> None:
         match message:

@@ -35,8 +35,11 @@ from bisector.model.events import (
 )
 from bisector.model.machine import MachineFacts
 from bisector.model.outcome import AnswerKind, Outcome, Purpose
+from bisector.model.progress import OnProgress, Progress
+from bisector.model.sample import RunRecord
 from bisector.recipe.schema import Recipe
 from bisector.session.controller import Controller, StopRequest
+from bisector.session.decide import Order, decide
 from bisector.session.evidence import skips
 from bisector.session.journal import create_journal, open_journal
 from bisector.session.ports import Machine
@@ -320,3 +323,27 @@ def test_scenario_13_the_same_samples_and_seed_give_the_same_hunt(tmp_path: Path
         state = controller(folder, lab).run()
         looks.append([(look.commit, look.planned_runs, look.purpose) for look in state.looks])
     assert looks[0] == looks[1]
+
+
+class ChattyMachine(FakeMachine):
+    """Tells of every percent of every run."""
+
+    def run(self, batches: tuple[tuple[str, int], ...], *, log: Path, on_progress: OnProgress) -> RunRecord:
+        for percent in range(100):
+            on_progress(Progress(fraction=percent / 100, text="measuring"))
+        return super().run(batches, log=log, on_progress=on_progress)
+
+
+def test_progress_alone_does_not_make_the_search_decide_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decided: list[int] = []
+
+    def counted(state: SessionState, *arguments: object) -> list[Order]:
+        decided.append(len(state.looks))
+        return decide(state, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("bisector.session.controller.decide", counted)
+    lab = FakeLab(linear_range(16), first_bad=7)
+    controller(tmp_path, lab, machine=ChattyMachine(lab)).run()
+    assert len(lab.runs) > 10
+    # Twice for each durable event at most: once to give orders, once to see that there are no more.
+    assert len(decided) <= 2 * len(events_of(tmp_path))
