@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -27,10 +28,11 @@ def declared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Test]:
     return {test.name: test for test in known_tests(build_suite(tmp_path_factory.getbasetemp().parent / "suite"))}
 
 
-def _calls(suite: Path, test: Test, grains: int, folder: Path) -> Counter[str]:
+def _calls(suite: Path, test: Test, grains: int, folder: Path, params: Sequence[str]) -> Counter[str]:
     # Line by line, not with strace's own table: that has no call which does not return (exit_group).
     trace = folder / "trace"
     command = ["strace", "-f", "-o", str(trace), str(suite), "run", test.name]
+    command += [word for param in params for word in ("--param", param)]
     subprocess.run(
         [*command, "--ops", str(test.grain * grains), "--dir", str(folder)],
         check=True,
@@ -41,10 +43,10 @@ def _calls(suite: Path, test: Test, grains: int, folder: Path) -> Counter[str]:
     return Counter(re.findall(r"^\d+ +(\w+)\(", trace.read_text(), flags=re.MULTILINE))
 
 
-def _measured(suite: Path, test: Test, folder: Path) -> dict[str, float]:
+def _measured(suite: Path, test: Test, folder: Path, *params: str) -> dict[str, float]:
     # For the tests whose grain is one operation, enough of them that a call made once cannot hide.
     grains = GRAINS * max(1, 20 // test.grain)
-    once, twice = _calls(suite, test, grains, folder), _calls(suite, test, 2 * grains, folder)
+    once, twice = (_calls(suite, test, grains * times, folder, params) for times in (1, 2))
     more = grains + grains // 10
     changed = {name: (twice[name] - once[name]) / more for name in twice | once if name not in NOT_COUNTED}
     return {name: calls for name, calls in changed.items() if calls}
@@ -76,6 +78,7 @@ NAMES = [
     "mmap_cycle",
     "mprotect_split",
     "mremap_move",
+    "vma_mix",
 ]
 
 # Traced, these take half a second for each grain; what they do is page_test's own loop.
@@ -99,3 +102,16 @@ def test_strace_counts_the_declared_system_calls_exactly(
     name: str, suite: Path, declared: dict[str, Test], tmp_path: Path
 ) -> None:
     assert _measured(suite, declared[name], tmp_path) == declared[name].calls_per_grain
+
+
+def test_another_seed_makes_other_calls_of_the_mix_and_the_same_ones_every_time(
+    suite: Path, declared: dict[str, Test], tmp_path: Path
+) -> None:
+    mix = declared["vma_mix"]
+    first, again = (_measured(suite, mix, tmp_path, "seed=2") for _ in range(2))
+    assert first == again
+    assert first.keys() == mix.calls_per_grain.keys()
+    assert first != mix.calls_per_grain
+    # One of them empties the window; the rest are steps, and the steps that are no calls are writes.
+    assert all(calls == int(calls) for calls in first.values())
+    assert 600 < sum(first.values()) - 1 < 900

@@ -21,6 +21,7 @@ ENOUGH_FOR_MINUTES = {
     "fork_test": "100000000",
     "exec_test": "100000000",
     "creat-clo": "1000000000",
+    "vma_mix": "1000000000",
 }
 TICKS_AT_WORK = 8
 
@@ -80,6 +81,14 @@ def test_a_break_that_stops_moving_is_not_a_fast_page_test(suite: Path) -> None:
         stdout, stderr = process.communicate(timeout=30)
     _assert_no_number(process, stdout, stderr, 3)
     assert b"page_test: brk: moving the break by" in stderr
+
+
+def test_mappings_that_are_refused_are_not_a_fast_mix(suite: Path) -> None:
+    with _at_work(suite, "vma_mix") as (process, sample):
+        resource.prlimit(sample, resource.RLIMIT_AS, (4096, 4096))
+        stdout, stderr = process.communicate(timeout=30)
+    _assert_no_number(process, stdout, stderr, 3)
+    assert b"of the sequence: mmap: Cannot allocate memory" in stderr
 
 
 def test_creations_that_fail_are_not_fast_creations(suite: Path, tmp_path: Path) -> None:
@@ -222,6 +231,34 @@ def test_another_operation_than_declared_fails_its_check(
 ) -> None:
     program = _changed(tmp_path, "memory.c", old, new)
     ended = run_suite("run", name, "--ops", "17000", program=program)
+    _assert_no_number(ended, ended.stdout, ended.stderr, 3)
+    assert complaint in ended.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        # Each is undetectable by return values: the calls succeed, on something else or not at all.
+        (
+            "mprotect(at, bytes, step->protection) < 0",
+            "mprotect(at, bytes, PROT_READ | PROT_WRITE) < 0",
+            "has protection 3",
+        ),
+        ("*(volatile unsigned char *)at = step->mark;", "(void)*(volatile unsigned char *)at;", "holds 0, expected"),
+        (
+            "mremap(at, bytes, bytes, MREMAP_MAYMOVE",
+            "mremap(at, bytes, bytes, MREMAP_DONTUNMAP | MREMAP_MAYMOVE",
+            "has",
+        ),
+        ("MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED", "MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED", "has protection 25"),
+        ("mappings++;", "mappings += 2;", "mappings, expected"),
+    ],
+)
+def test_another_mix_than_the_model_tells_fails_its_check(
+    old: str, new: str, complaint: str, tmp_path: Path, run_suite: RunSuite
+) -> None:
+    program = _changed(tmp_path, "mix.c", old, new)
+    ended = run_suite("run", "vma_mix", "--ops", "1000", program=program)
     _assert_no_number(ended, ended.stdout, ended.stderr, 3)
     assert complaint in ended.stderr.decode()
 

@@ -203,6 +203,8 @@ static _Noreturn void be_sample_process(const struct test *test, const uint64_t 
     work.values = values;
     test->set_up(&work);
     run_timed(test, &work, ops, &before, &after);
+    if (test->prove != NULL)
+        test->prove(&work);
     report.sample.ops = ops;
     report.sample.warmup_ops = up_to_grain(test, ops / WARM_UP_DIVISOR);
     settle(&report.sample, &before, &after);

@@ -62,10 +62,12 @@ struct test {
     struct param params[MOST_PARAMS];
     void (*set_up)(struct work *);
     void (*batch)(struct work *, uint64_t ops);
+    void (*prove)(struct work *); /* not timed, after the last batch: gives up unless its work is seen to be done */
 };
 
-extern const struct test suite_tests[];
-extern const unsigned suite_test_count;
+/* The table, in two parts; a test without a name ends each. */
+extern const struct test aim_tests[];
+extern const struct test own_tests[];
 
 /* Starts the program over, a few times at most, until its stack and heap lie as they usually do. */
 void settle_layout(char **argv);
@@ -118,6 +120,9 @@ void tcp_set_up(struct work *work);
 void udp_set_up(struct work *work);
 void lookup_set_up(struct work *work);
 void lookup_batch(struct work *work, uint64_t ops);
+void mix_set_up(struct work *work);
+void mix_batch(struct work *work, uint64_t ops);
+void mix_prove(struct work *work);
 
 struct options {
     int cpu; /* -1: not pinned */
