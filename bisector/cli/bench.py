@@ -1,6 +1,5 @@
 """`bisector bench`: the suite by hand, here, on a lab machine or an embedded one; and two results compared."""
 
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,6 @@ from bisector.recipe.machines import SshMachine
 from bisector.recipe.schema import BenchmarkPart
 from bisector.report.as_json import to_json
 from bisector.report.benched import SEEN_P, Compared, compared_document, compared_text, tests_text
-from bisector.report.words import clip
 from bisector.search.contrast import FEWEST, contrast
 from bisector.session.home import Home
 
@@ -150,23 +148,6 @@ def _booted(machine: EmbeddedPart, image: KernelImage, on_progress: OnProgress) 
             yield guest
         finally:
             guest.release()
-
-
-class Line:
-    """A line on the terminal that is written over while something goes on; nothing without a terminal."""
-
-    def __enter__(self) -> "Line":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if sys.stderr.isatty():
-            sys.stderr.write("\r\033[K")
-
-    def show(self, progress: Progress) -> None:
-        """Say how far it is."""
-        if sys.stderr.isatty():
-            sys.stderr.write(f"\r{clip(progress.text, 100)}\033[K")
-            sys.stderr.flush()
 
 
 def compare(home: Home, base: Path, new: Path, *, as_json: bool) -> tuple[str, bool]:

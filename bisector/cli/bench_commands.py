@@ -55,10 +55,13 @@ def run(tests: tuple[str, ...], local: bool, as_json: bool, **asked: Any) -> Non
     if local and asked["machine"] is not None:
         raise click.UsageError(f"--local and --machine {asked['machine']}: which of the two?")
     from bisector.cli import bench as benches
+    from bisector.cli.overwritten import Line
     from bisector.report.benched import runs_text
 
-    with benches.Line() as line:
-        records, lines = benches.run(Home.of_this_user(), benches.Asked(tests=tests, **asked), line.show)
+    with Line() as line:
+        records, lines = benches.run(
+            Home.of_this_user(), benches.Asked(tests=tests, **asked), lambda progress: line.show(progress.text)
+        )
     if as_json:
         sys.stdout.buffer.write(lines)
     else:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bisector import __version__
 from bisector.cli.hunt import EXIT_INTERRUPTED, EXIT_PAUSED, INTERRUPTED, signals_stop
+from bisector.cli.overwritten import Line
 from bisector.model.commit import Commit, CommitRange
 from bisector.model.errors import UsageError
 from bisector.model.events import Event, RunStarted, SessionStarted
@@ -23,7 +24,7 @@ from bisector.recipe.schema import EmbeddedMachine, Recipe, SshMachine
 from bisector.report.as_json import to_json
 from bisector.report.events import EventLines
 from bisector.report.qualified import Report, qualification_report, qualified_document, qualified_text
-from bisector.report.words import clip, count, duration
+from bisector.report.words import count, duration
 from bisector.session.artefacts import Artefacts
 from bisector.session.controller import StopRequest
 from bisector.session.evidence import costs_of
@@ -333,7 +334,7 @@ class Lines:
         self._quiet = quiet
         self._boots = boots
         self._lines = EventLines()
-        self._transient = sys.stderr.isatty() and not quiet
+        self._line = Line(quiet=quiet)
         self.current: Callable[[], SessionState] | None = None
 
     def know(self, state: SessionState) -> None:
@@ -344,23 +345,20 @@ class Lines:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._clear()
+        self._line.clear()
 
     def happened(self, seq: int, at: float, event: Event) -> None:
         """Print the event's line."""
         del seq
         line = self._lines.line(at, event)
         if not self._quiet and not isinstance(event, RunStarted):
-            self._clear()
+            self._line.clear()
             sys.stderr.write(f"{line}\n")
             sys.stderr.flush()
 
     def progressed(self, worker: str, progress: Progress) -> None:
         """Show how far it is, and about how long it goes on."""
-        if self._transient:
-            text = " ".join(part for part in (worker, progress.text, self._left()) if part)
-            sys.stderr.write(f"\r{clip(text, 100)}\033[K")
-            sys.stderr.flush()
+        self._line.show(" ".join(part for part in (worker, progress.text, self._left()) if part))
 
     def _left(self) -> str:
         state = self.current() if self.current is not None else None
@@ -371,8 +369,3 @@ class Lines:
         each_s = sum(look.machine_s for look in ended) / max(1, len(ended))
         left_s = max(0.0, (self._boots - len(ended)) * each_s - (time.time() - state.looks[-1].started_at))
         return f"- boot {len(looks) + 1} of {self._boots}, about {duration(left_s)} to go"
-
-    def _clear(self) -> None:
-        if self._transient:
-            sys.stderr.write("\r\033[K")
-            sys.stderr.flush()

@@ -4,18 +4,19 @@ Its tables without labels ("0.524288 141") are passed over: they do not say what
 """
 
 import re
+from collections.abc import Iterator
 
 from bisector.bench.formats.reading import (
     HIGHER,
     LOWER,
     FormatError,
-    Missing,
+    Item,
+    Line,
     Output,
     Reading,
     number,
-    output_of,
+    read_lines,
     shown,
-    text_lines,
 )
 
 _DIRECTIONS = {
@@ -32,14 +33,15 @@ _LABELS = ("Simple ", "Select on ", "Signal handler ", "Protection fault", "Pipe
 
 def read(data: bytes) -> Output:
     """A reading for each line with a label, a number and a unit. Raises FormatError for a known label without those."""
-    lines = text_lines(data)
-    found: list[Reading | Missing] = []
+    return read_lines(data, _items, nothing="there is no line of lmbench")
+
+
+def _items(lines: list[Line]) -> Iterator[Item]:
     for at, line in lines:
         text = line.strip()
         if match := _LINE.fullmatch(text):
             label, written, unit = match.groups()
             value = number(written, line=at, what=label)
-            found.append(Reading(metric=label, value=value, unit=unit, higher_is_better=_DIRECTIONS[unit], line=at))
+            yield Reading(metric=label, value=value, unit=unit, higher_is_better=_DIRECTIONS[unit], line=at)
         elif text.startswith(_LABELS) and ":" in text:
             raise FormatError(f"no number and unit behind the label: {shown(text)}", line=at)
-    return output_of(found, nothing="there is no line of lmbench", last_line=len(lines))

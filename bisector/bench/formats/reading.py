@@ -6,6 +6,7 @@ A reading is one number as it was printed; nothing is averaged or converted here
 
 import math
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 HIGHER = True
@@ -49,6 +50,9 @@ class Missing:
     metric: str
     reason: str
     line: int
+
+
+Item = Reading | Missing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +117,7 @@ def reading_or_missing(
     return Reading(metric=metric, value=value, line=line, unit=unit, higher_is_better=higher_is_better)
 
 
-def output_of(found: list[Reading | Missing], *, nothing: str, last_line: int) -> Output:
+def output_of(found: list[Item], *, nothing: str, last_line: int) -> Output:
     """Sort what was found. Raises FormatError saying `nothing` if there is none of either."""
     if not found:
         raise FormatError(nothing, line=last_line)
@@ -121,6 +125,12 @@ def output_of(found: list[Reading | Missing], *, nothing: str, last_line: int) -
         readings=tuple(item for item in found if isinstance(item, Reading)),
         missing=tuple(item for item in found if isinstance(item, Missing)),
     )
+
+
+def read_lines(data: bytes, find: Callable[[list[Line]], Iterable[Item]], *, nothing: str) -> Output:
+    """What `find` gives for the lines of an output, sorted. Raises FormatError as `text_lines` and `output_of` do."""
+    lines = text_lines(data)
+    return output_of(list(find(lines)), nothing=nothing, last_line=len(lines))
 
 
 def shown(text: str) -> str:

@@ -1,18 +1,19 @@
 """sysbench 1.0: what stands under "General statistics", "Throughput", "Latency", and the rates above them."""
 
 import re
+from collections.abc import Iterator
 
 from bisector.bench.formats.reading import (
     HIGHER,
     LOWER,
     FormatError,
-    Missing,
+    Item,
+    Line,
     Output,
     Reading,
     number,
-    output_of,
+    read_lines,
     shown,
-    text_lines,
 )
 
 _OPERATIONS = re.compile(r"Total operations: \S+ \((.*) per second\)")
@@ -29,9 +30,11 @@ def read(data: bytes) -> Output:
 
     `total time` has no direction: a run ends by time or by the number of events. Raises FormatError.
     """
-    lines = text_lines(data)
-    found: list[Reading | Missing] = []
-    in_latency, ended = False, False
+    return read_lines(data, _items, nothing="there is no result of sysbench")
+
+
+def _items(lines: list[Line]) -> Iterator[Item]:
+    in_latency, begun, ended = False, False, False
     for at, line in lines:
         text = line.strip()
         in_latency = text.startswith("Latency (ms)") or (in_latency and bool(text))
@@ -39,13 +42,14 @@ def read(data: bytes) -> Output:
         if text.startswith("FATAL:"):
             raise FormatError(f"sysbench failed: {shown(text)}", line=at)
         if in_latency and (match := _LATENCY.fullmatch(text)):
-            found.append(_reading(f"latency {match[1]}", match[2], "ms", LOWER, at))
-        elif item := _rate(text, at):
-            found.append(item)
-    output = output_of(found, nothing="there is no result of sysbench", last_line=len(lines))
-    if not ended:
+            item: Item | None = _reading(f"latency {match[1]}", match[2], "ms", LOWER, at)
+        else:
+            item = _rate(text, at)
+        if item is not None:
+            begun = True
+            yield item
+    if begun and not ended:
         raise FormatError(f"incomplete: the section {_LAST!r} is missing", line=len(lines))
-    return output
 
 
 def _rate(text: str, line: int) -> Reading | None:

@@ -5,17 +5,18 @@ command that ended badly has no time.
 """
 
 import re
+from collections.abc import Iterator
 
 from bisector.bench.formats.reading import (
     LOWER,
     FormatError,
-    Missing,
+    Item,
+    Line,
     Output,
     Reading,
     number,
-    output_of,
+    read_lines,
     shown,
-    text_lines,
 )
 
 _FAILED = re.compile(r"Command (exited with non-zero status|terminated by signal|stopped by signal) [0-9]+")
@@ -39,8 +40,10 @@ _MINUTES = re.compile(r"(?:([0-9]+)h )?([0-9]+)m ?(.+)s", re.ASCII)
 
 def read(data: bytes) -> Output:
     """The times of every report in the output. Raises FormatError if one is broken, cut off, or of a failed command."""
-    lines = text_lines(data)
-    found: list[Reading | Missing] = []
+    return read_lines(data, _items, nothing="there is no report of a time command")
+
+
+def _items(lines: list[Line]) -> Iterator[Item]:
     open_since = 0
     for at, line in lines:
         text = line.strip()
@@ -48,18 +51,17 @@ def read(data: bytes) -> Output:
             raise FormatError(f"the command failed: {text}", line=at)
         if match := _DEFAULT.fullmatch(text):
             for metric, written in zip(("user", "system", "elapsed"), match.groups(), strict=True):
-                found.append(_seconds(metric, written, at))
+                yield _seconds(metric, written, at)
         elif match := _KEYWORD.fullmatch(text):
-            found.append(_seconds(_KEYWORDS[match[1]], match[2], at))
+            yield _seconds(_KEYWORDS[match[1]], match[2], at)
         elif line.startswith("\t") and ": " in text:
             # The elapsed time's label holds colons itself.
             label, _, written = text.rpartition("): " if "): " in text else ": ")
             label += ")" if "): " in text else ""
             open_since = 0 if label == _LAST_VERBOSE else open_since or at
-            found += _verbose(label, written, at)
+            yield from _verbose(label, written, at)
     if open_since:
         raise FormatError(f"incomplete: no line {_LAST_VERBOSE!r} after line {open_since}", line=len(lines))
-    return output_of(found, nothing="there is no report of a time command", last_line=len(lines))
 
 
 def _verbose(label: str, written: str, line: int) -> list[Reading]:

@@ -4,17 +4,19 @@ A table's values are operations a second of all tasks together; a count that was
 """
 
 import re
+from collections.abc import Iterator
 
 from bisector.bench.formats.reading import (
     HIGHER,
     FormatError,
+    Item,
+    Line,
     Missing,
     Output,
     Reading,
     number,
-    output_of,
+    read_lines,
     shown,
-    text_lines,
 )
 
 HEADER = "tasks,processes,processes_idle,threads,threads_idle,linear"
@@ -25,38 +27,37 @@ _TESTCASE = re.compile(r"testcase:(.*)")
 
 def read(data: bytes) -> Output:
     """`processes N` and `threads N` of a table, `average` of a console. Raises FormatError."""
-    lines = text_lines(data)
-    found: list[Reading | Missing] = []
+    return read_lines(data, _items, nothing=f"neither the line {HEADER!r} with rows nor an average")
+
+
+def _items(lines: list[Line]) -> Iterator[Item]:
     in_table, measuring = False, 0
     for at, line in lines:
         text = line.strip()
         if text == HEADER:
             in_table = True
         elif in_table and text:
-            found += _row(text, at)
+            yield from _row(text, at)
         elif _TESTCASE.fullmatch(text):
             measuring = at
         elif match := _AVERAGE.fullmatch(text):
             value = number(match[1], line=at, what="average")
-            found.append(Reading(metric="average", value=value, unit=UNIT, higher_is_better=HIGHER, line=at))
+            yield Reading(metric="average", value=value, unit=UNIT, higher_is_better=HIGHER, line=at)
             measuring = 0
     if measuring:
         raise FormatError("incomplete: no average follows the testcase", line=measuring)
-    return output_of(found, nothing=f"neither the line {HEADER!r} with rows nor an average", last_line=len(lines))
 
 
-def _row(text: str, line: int) -> list[Reading | Missing]:
+def _row(text: str, line: int) -> Iterator[Item]:
     fields = text.split(",")
     if len(fields) != 6:
         raise FormatError(f"a row must have 6 columns, got {len(fields)}: {shown(text)}", line=line)
     tasks, processes, _, threads, _, _ = (number(field, line=line, what=shown(text)) for field in fields)
     if tasks == 0:
-        return []  # the first row, for plots: idle is 100 % without any task
-    found: list[Reading | Missing] = []
+        return  # the first row, for plots: idle is 100 % without any task
     for kind, value in (("processes", processes), ("threads", threads)):
         metric = f"{kind} {tasks:g}"
         if value == 0:
-            found.append(Missing(metric=metric, reason=f"{kind} were not run (0)", line=line))
+            yield Missing(metric=metric, reason=f"{kind} were not run (0)", line=line)
         else:
-            found.append(Reading(metric=metric, value=value, unit=UNIT, higher_is_better=HIGHER, line=line))
-    return found
+            yield Reading(metric=metric, value=value, unit=UNIT, higher_is_better=HIGHER, line=line)
