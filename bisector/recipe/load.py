@@ -51,6 +51,7 @@ def load_recipe(path_or_text: Path | str, *, overrides: Sequence[str] = ()) -> L
     """
     recipe, tree, folder = _read(path_or_text, overrides)
     paths, problems = _absolute_paths(recipe, tree, folder)
+    problems += _ignored(recipe, tree)
     if problems:
         raise _refusal(problems)
     recipe = _with_paths(recipe, paths)
@@ -74,9 +75,21 @@ def text_override(key_path: str, value: str) -> str:
 
 
 def canonical_text(recipe: Recipe) -> str:
-    """The YAML of a recipe, every key written out, in the schema's order."""
-    text = yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=100)
-    return str(text)
+    """The YAML of a recipe, every key that counts written out, in the schema's order."""
+    written = recipe.model_dump(mode="json")
+    if recipe.benchmark.command is not None:
+        del written["benchmark"]["sample_ms"]
+    return str(yaml.safe_dump(written, sort_keys=False, allow_unicode=True, width=100))
+
+
+def _ignored(recipe: Recipe, tree: Tree) -> list[Problem]:
+    """What was written and would count for nothing. Only here: journals of older sessions have it written out."""
+    benchmark = tree.child("benchmark")
+    written = benchmark.child("sample_ms") if benchmark is not None else None
+    if recipe.benchmark.command is None or written is None:
+        return []
+    message = "benchmark.sample_ms: is of the suite's tests; a command decides itself how long it runs: leave it out"
+    return [Problem(written.key_place, message)]
 
 
 def _read(path_or_text: Path | str, overrides: Sequence[str]) -> tuple[Recipe, Tree, Path]:

@@ -109,3 +109,23 @@ def test_the_example_of_the_readme_is_a_recipe() -> None:
     command = parse_recipe(text).benchmark.command
     assert command is not None
     assert [metric.sources for metric in command.metrics] == [("push", "pop"), ("push",)]
+
+
+def test_the_length_of_a_sample_is_refused_where_a_command_would_ignore_it(tmp_path: Path) -> None:
+    recipe = tmp_path / "hunt.yaml"
+    recipe.write_text(HEAD + "  sample_ms: 200\n" + COMMAND)
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(recipe)
+    says = "benchmark.sample_ms: is of the suite's tests; a command decides itself how long it runs: leave it out"
+    assert caught.value.brief == f"{recipe}:9:3: {says}"
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(HEAD + COMMAND, overrides=("benchmark.sample_ms=200",))
+    assert caught.value.brief == f"--set benchmark.sample_ms=200: {says}"
+
+
+def test_a_session_whose_journal_has_the_length_written_out_is_still_read() -> None:
+    loaded = load_recipe(HEAD + COMMAND)
+    assert "sample_ms" not in loaded.text
+    older = loaded.text.replace("  timeout_s: 600.0\n", "  sample_ms: 500\n  timeout_s: 600.0\n", 1)
+    assert "  sample_ms: 500" in older
+    assert parse_recipe(older) == loaded.recipe
