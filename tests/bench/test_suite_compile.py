@@ -5,12 +5,14 @@ import os
 import shutil
 import stat
 import subprocess
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-from bisector.bench.compile import SOURCES, build_suite, source_digest
+from bisector.bench.compile import FLAGS, SOURCES, build_suite, source_digest
 from bisector.bench.tests import known_tests, read_listing, wanted_tests
 from bisector.model.errors import BuilderError, MissingPackageError, UsageError
 from bisector.recipe.schema import BenchmarkPart
@@ -31,6 +33,28 @@ def test_the_program_is_static_and_tells_the_digest_of_its_sources(suite: Path) 
     # No program interpreter: nothing of the guest's is loaded, and an initramfs without a libc can run it.
     assert b"/ld-linux" not in header[:4096]
     assert suite.stat().st_mode & stat.S_IXUSR
+
+
+def _symbols(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """(file, kind as nm has it, symbol) of the suite's files, each compiled by itself."""
+    sources = sorted(str(path) for path in SOURCES.glob("*.c"))
+    subprocess.run(["gcc", *FLAGS, "-c", *sources], cwd=folder, check=True, timeout=60)
+    told = subprocess.run(["nm", "-A", *(path.name for path in folder.glob("*.o"))], cwd=folder, capture_output=True)
+    for line in told.stdout.decode().splitlines():
+        file, _, rest = line.partition(":")
+        *_, kind, symbol = rest.split()
+        yield file, kind, symbol
+
+
+def test_no_two_files_of_the_suite_need_each_other(tmp_path: Path) -> None:
+    found = list(_symbols(tmp_path))
+    home = {symbol: file for file, kind, symbol in found if kind in "TDRBVW"}
+    needs: dict[str, set[str]] = {}
+    for file, kind, symbol in found:
+        if kind == "U" and symbol in home:
+            needs.setdefault(file, set()).add(home[symbol])
+    order = list(TopologicalSorter(needs).static_order())  # raises CycleError, with the circle
+    assert order.index("failure.o") < order.index("measure.o") < order.index("main.o")
 
 
 def test_a_finished_program_is_not_compiled_again(suite: Path) -> None:

@@ -29,47 +29,20 @@ struct reading {
     uint64_t wall_ns;
 };
 
-static int failure_descriptor = -1;
-static const char *test_at_work;
-
-void name_test_at_work(const char *name)
-{
-    test_at_work = name;
-}
-
-void report_failures_to(int descriptor)
-{
-    failure_descriptor = descriptor;
-}
+/* From here on a failure of this process is its parent's to tell. */
+static int report_descriptor;
 
 static void send_report(const struct report *report)
 {
-    if (write(failure_descriptor, report, sizeof *report) != (ssize_t)sizeof *report)
+    if (write(report_descriptor, report, sizeof *report) != (ssize_t)sizeof *report)
         _exit(EX_CHECK); /* the parent sees a sample without a report, and says so */
 }
 
-_Noreturn void give_up(int status, const char *format, ...)
+static void send_failure(int status, const char *reason)
 {
     struct report report = {.status = status};
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(report.reason, sizeof report.reason, format, arguments);
-    va_end(arguments);
-    if (failure_descriptor >= 0) {
-        send_report(&report);
-        _exit(status);
-    }
-    fprintf(stderr, "bisector-suite: %s%s%s\n", test_at_work ? test_at_work : "", test_at_work ? ": " : "",
-            report.reason);
-    if (status != EX_USAGE) {
-        printf("{\"v\":1,\"type\":\"error\",\"exit\":%d,\"test\":", status);
-        print_json_text(test_at_work ? test_at_work : "");
-        printf(",\"reason\":");
-        print_json_text(report.reason);
-        printf("}\n");
-        fflush(stdout);
-    }
-    exit(status);
+    snprintf(report.reason, sizeof report.reason, "%s", reason);
+    send_report(&report);
 }
 
 uint64_t now_ns(void)
@@ -193,7 +166,8 @@ static _Noreturn void be_sample_process(const struct test *test, const uint64_t 
     static struct report report;
     static struct reading before, after;
     static struct work work;
-    report_failures_to(descriptor);
+    report_descriptor = descriptor;
+    hand_failures_to(send_failure);
     /* A benchmark that outlives its program would disturb the next one. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         give_up(EX_UNSUPPORTED, "PR_SET_PDEATHSIG: %s", strerror(errno));

@@ -8,20 +8,6 @@
 
 typedef unsigned long long whole;
 
-void print_json_text(const char *text)
-{
-    putchar('"');
-    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
-        if (*at == '"' || *at == '\\')
-            printf("\\%c", *at);
-        else if (*at < 0x20 || *at >= 0x7f)
-            printf("\\u%04x", *at); /* paths in other encodings come out byte by byte: readable, and valid JSON */
-        else
-            putchar(*at);
-    }
-    putchar('"');
-}
-
 /* First line of a file of /proc or /sys, or null: a small guest may have neither. */
 static void print_file(const char *key, const char *path)
 {

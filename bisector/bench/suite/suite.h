@@ -163,10 +163,12 @@ void print_end(const char *counted, uint64_t count);
 void print_tests(bool json);
 void print_json_text(const char *text);
 
-/* Ends the program, or the sample's process, with the reason on standard error and as a line of type "error". */
+/* Ends the program with the reason on standard error and as a line of type "error". */
 _Noreturn void give_up(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void name_test_at_work(const char *name);
-void report_failures_to(int descriptor);
+
+/* From now on `give_up` hands its reason to `taker` and says nothing: the sample's process, whose parent speaks. */
+void hand_failures_to(void (*taker)(int status, const char *reason));
 
 uint64_t now_ns(void);
 
