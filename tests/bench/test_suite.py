@@ -27,6 +27,7 @@ SMALL = {
     "tcp_test": 200,
     "udp_test": 200,
     "shared_memory": 100,
+    "shell_rtns_1": 20,
     "getppid": 1000,
     "getpriority": 1000,
     "stat": 100,
@@ -39,6 +40,7 @@ SMALL = {
     "mprotect_split": 100,
     "mremap_move": 100,
     "vma_mix": 2000,
+    "fork_shell": 5,
     "ctl_alu": 1000000,
     "ctl_memcpy": 10000,
 }

@@ -163,6 +163,7 @@ def test_the_table_in_c_is_the_one_source_of_names_units_and_directions(suite: P
         "tcp_test": 90,
         "udp_test": 100,
         "shared_memory": 100,
+        "shell_rtns_1": 1,
     }
     assert tests["page_test"].faults_per_op == pytest.approx(16 / 17, abs=1e-6)
     assert tests["page_test"].grain == 1700

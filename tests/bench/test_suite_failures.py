@@ -22,6 +22,8 @@ ENOUGH_FOR_MINUTES = {
     "exec_test": "100000000",
     "creat-clo": "1000000000",
     "vma_mix": "1000000000",
+    "shell_rtns_1": "100000000",
+    "fork_shell": "100000000",
 }
 TICKS_AT_WORK = 8
 
@@ -30,7 +32,8 @@ def _assert_no_number(ended: Ended | subprocess.Popen[bytes], stdout: bytes, std
     assert ended.returncode == code, (ended.returncode, stderr)
     assert b'"ok":true' not in stdout
     assert b'"type":"end"' not in stdout
-    assert stderr.startswith(b"bisector-suite: ")
+    # A shell complains on its own account before that.
+    assert stderr.splitlines()[-1].startswith(b"bisector-suite: ")
 
 
 def _processes() -> Iterator[tuple[int, int, int]]:
@@ -100,7 +103,11 @@ def test_creations_that_fail_are_not_fast_creations(suite: Path, tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_forks_that_fail_are_not_fast_forks(suite: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [("fork_test", b"fork: Resource temporarily unavailable after"), ("fork_shell", b"fork_shell: ")],
+)
+def test_forks_that_fail_are_not_fast_forks(name: str, complaint: bytes, suite: Path) -> None:
     # RLIMIT_NPROC does not bind root: as root the program runs as a user whom nobody else is, opened beforehand
     # because that user may not enter the folder it lies in.
     identity: dict[str, Any] = {}
@@ -109,13 +116,13 @@ def test_forks_that_fail_are_not_fast_forks(suite: Path) -> None:
     descriptor = os.open(suite, os.O_RDONLY)
     program = Path(f"/proc/self/fd/{descriptor}")
     try:
-        with _at_work(program, "fork_test", pass_fds=[descriptor], **identity) as (process, sample):
+        with _at_work(program, name, pass_fds=[descriptor], **identity) as (process, sample):
             subprocess.run(["prlimit", f"--pid={sample}", "--nproc=1:1"], check=True, timeout=30, **identity)
             stdout, stderr = process.communicate(timeout=30)
     finally:
         os.close(descriptor)
     _assert_no_number(process, stdout, stderr, 3)
-    assert b"fork_test: fork: Resource temporarily unavailable after" in stderr
+    assert complaint in stderr
 
 
 def test_a_helper_that_vanishes_is_not_a_fast_program_load(suite: Path, tmp_path: Path) -> None:
@@ -126,6 +133,25 @@ def test_a_helper_that_vanishes_is_not_a_fast_program_load(suite: Path, tmp_path
         stdout, stderr = process.communicate(timeout=30)
     _assert_no_number(process, stdout, stderr, 3)
     assert b"exec_test: exec_test: ./program could not be executed" in stderr
+
+
+@pytest.mark.parametrize("shell", ["/bin/dash", "/bin/busybox"])
+def test_a_script_that_fails_is_not_a_fast_script(shell: str, suite: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    shutil.copy(suite, program)
+    with _at_work(program, "shell_rtns_1", "--param", f"shell={shell}", "--dir", str(tmp_path)) as (process, _):
+        program.unlink()
+        stdout, stderr = process.communicate(timeout=30)
+    _assert_no_number(process, stdout, stderr, 3)
+    assert f"shell_rtns_1: what the script of {shell} does failed".encode() in stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_script_that_is_not_found_is_not_a_fast_script_as_in_aim9(suite: Path, tmp_path: Path) -> None:
+    with _at_work(suite, "shell_rtns_1", "--dir", str(tmp_path)) as (process, _):
+        next(tmp_path.glob("bisector-*/script")).unlink()
+        stdout, stderr = process.communicate(timeout=30)
+    _assert_no_number(process, stdout, stderr, 3)
 
 
 def test_a_helper_that_is_killed_is_not_a_fast_program_load(suite: Path) -> None:

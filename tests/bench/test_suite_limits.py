@@ -46,3 +46,21 @@ def test_without_a_loopback_interface_messages_are_refused(suite: Path) -> None:
             ["unshare", "-n", str(suite), "run", name, "--ops", "10"], capture_output=True, check=False, timeout=30
         )
         _assert_refused(ended, 4, "is the interface lo up?")
+
+
+@pytest.mark.skipif(os.getuid() != 0 or shutil.which("unshare") is None, reason="only root may make namespaces here")
+def test_a_program_that_the_machine_does_not_have_is_unsupported_and_no_number(suite: Path, tmp_path: Path) -> None:
+    def run(hide: str, *arguments: str) -> Ended:
+        script = f'{hide} && exec "$0" run "$@" --ops 1 --dir "{tmp_path}"'
+        return subprocess.run(
+            ["unshare", "-m", "sh", "-c", script, str(suite), *arguments], capture_output=True, check=False, timeout=30
+        )
+
+    nothing = "mount -t tmpfs none /usr/bin && if ! [ -L /bin ]; then mount -t tmpfs none /bin; fi"
+    for name in ("shell_rtns_1", "fork_shell"):
+        _assert_refused(run(nothing, name), 77, f"{name}: there is no shell /bin/sh: No such file")
+    dynamic = ("exec_test", "--param", "variant=dynamic")
+    _assert_refused(run(nothing, *dynamic), 77, "neither /usr/bin/true nor /bin/true is a dynamically linked program")
+    # One that is there and static, as on a machine of busybox alone, would be another test under the same name.
+    static = f'for at in /usr/bin/true /bin/true; do mount --bind "{suite}" $at; done'
+    _assert_refused(run(static, *dynamic), 77, "neither /usr/bin/true nor /bin/true is a dynamically linked program")

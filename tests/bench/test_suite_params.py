@@ -36,6 +36,7 @@ def test_every_sample_tells_its_parameters(run_suite: RunSuite, lines: Lines) ->
         ("run", "page_test", "--param", "variant=narrow"),
         ("run", "page_test", "--param", "variant"),
         ("run", "page_test", "--param", "width=2"),
+        ("run", "fork_shell", "--param", "shell=/bin/zsh"),
         ("run", "stat", "--param", "depth=0"),
         ("run", "stat", "--param", "depth=17"),
         ("run", "stat", "--param", "open_close.depth=2"),

@@ -7,13 +7,15 @@
 #include "suite.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <link.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { EXIT_NOT_EXECUTED = 127 };
+enum { VARIANT_DYNAMIC = 1 };
 
-static int wait_for(pid_t child, const char *what)
+int wait_for(pid_t child, const char *what)
 {
     int status;
     pid_t got;
@@ -56,7 +58,8 @@ void fork_batch(struct work *work, uint64_t ops)
             give_up(EX_CHECK, "fork: %s after %ju operations", strerror(errno), (uintmax_t)op);
 }
 
-static bool exec_once(const struct work *work)
+/* `refusal`: the exit status if the helper cannot be executed. */
+static bool exec_once(const struct work *work, int refusal)
 {
     char *const arguments[] = {(char *)work->helper, "true", NULL};
     char *const environment[] = {NULL};
@@ -68,40 +71,83 @@ static bool exec_once(const struct work *work)
         _exit(EXIT_NOT_EXECUTED);
     }
     int got = wait_for(child, "the helper of exec_test");
+    if (got == EXIT_NOT_EXECUTED)
+        give_up(refusal, "exec_test: %s could not be executed (status %d)", work->helper, got);
     if (got != 0)
-        give_up(EX_CHECK, got == EXIT_NOT_EXECUTED ? "exec_test: %s could not be executed (status %d)"
-                                                   : "exec_test: %s ended with status %d",
-                work->helper, got);
+        give_up(EX_CHECK, "exec_test: %s ended with status %d", work->helper, got);
     return true;
 }
 
 /*
- * The helper is this program, found once and then executed by a name relative to its folder: "/proc/self/exe" in
- * the loop would measure procfs, and an absolute path the depth of the folder somebody put us in.
+ * This program, found once and then executed by a name relative to its folder: "/proc/self/exe" in the loop would
+ * measure procfs, and an absolute path the depth of the folder somebody put us in.
  */
-void exec_set_up(struct work *work)
+void find_own_program(struct work *work)
 {
     char path[PATH_BYTES];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
     if (length < 0)
-        give_up(EX_REFUSED, "exec_test: /proc/self/exe cannot be read: %s", strerror(errno));
+        give_up(EX_REFUSED, "/proc/self/exe cannot be read: %s", strerror(errno));
     path[length] = '\0';
     char *slash = strrchr(path, '/');
     if (length >= (ssize_t)sizeof path - 1 || slash == NULL)
-        give_up(EX_REFUSED, "exec_test: this program's path is too long: %s", path);
+        give_up(EX_REFUSED, "this program's path is too long: %s", path);
     snprintf(work->helper, sizeof work->helper, "./%.*s", (int)(sizeof work->helper - 3), slash + 1);
     *slash = '\0';
     if (chdir(path[0] != '\0' ? path : "/") < 0)
-        give_up(EX_REFUSED, "exec_test: %s: %s", path, strerror(errno));
+        give_up(EX_REFUSED, "%s: %s", path, strerror(errno));
     if (access(work->helper, X_OK) < 0)
-        give_up(EX_REFUSED, "exec_test: %s/%s: %s", path, work->helper + 2, strerror(errno));
-    if (!exec_once(work))
+        give_up(EX_REFUSED, "%s/%s: %s", path, work->helper + 2, strerror(errno));
+}
+
+/* An ELF program of this machine's kind that names an interpreter, the dynamic loader. */
+static bool is_dynamic(const char *path)
+{
+    ElfW(Ehdr) header;
+    ElfW(Phdr) segment;
+    bool found = false;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return false;
+    if (read(file, &header, sizeof header) == (ssize_t)sizeof header && memcmp(header.e_ident, ELFMAG, SELFMAG) == 0
+        && header.e_phentsize == sizeof segment)
+        for (unsigned i = 0; i < header.e_phnum && !found; i++) {
+            off_t at = (off_t)(header.e_phoff + i * sizeof segment);
+            found = pread(file, &segment, sizeof segment, at) == (ssize_t)sizeof segment && segment.p_type == PT_INTERP;
+        }
+    close(file);
+    return found;
+}
+
+/*
+ * The machine's own `true`. One that we brought would have to suit whatever C library there is (or bring its own
+ * loader, which no program of that machine uses); and kernels are only compared on one machine, whose `true` stays.
+ */
+static void find_dynamic_program(struct work *work)
+{
+    static const char *const paths[] = {"/usr/bin/true", "/bin/true"};
+    for (unsigned i = 0; i < sizeof paths / sizeof paths[0]; i++)
+        if (is_dynamic(paths[i]) && access(paths[i], X_OK) == 0) {
+            snprintf(work->helper, sizeof work->helper, "%s", paths[i]);
+            return;
+        }
+    give_up(EX_UNSUPPORTED, "variant dynamic: neither %s nor %s is a dynamically linked program", paths[0], paths[1]);
+}
+
+void exec_set_up(struct work *work)
+{
+    bool dynamic = work->values[0] == VARIANT_DYNAMIC;
+    if (dynamic)
+        find_dynamic_program(work);
+    else
+        find_own_program(work);
+    if (!exec_once(work, dynamic ? EX_UNSUPPORTED : EX_CHECK))
         give_up(EX_REFUSED, "fork: %s: is RLIMIT_NPROC or pids.max set?", strerror(errno));
 }
 
 void exec_batch(struct work *work, uint64_t ops)
 {
     for (uint64_t op = 0; op < ops; op++)
-        if (!exec_once(work))
+        if (!exec_once(work, EX_CHECK))
             give_up(EX_CHECK, "fork: %s after %ju operations", strerror(errno), (uintmax_t)op);
 }

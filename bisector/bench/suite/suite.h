@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #define SUITE_VERSION "2"
 #ifndef SUITE_DIGEST
@@ -20,6 +21,8 @@
 enum { EX_DONE = 0, EX_USAGE = 2, EX_CHECK = 3, EX_REFUSED = 4, EX_UNSUPPORTED = 77 };
 
 enum { PAGE_BYTES = 4096, TEXT_BYTES = 512, PATH_BYTES = 1024, MOST_PARAMS = 2, MOST_CALLS = 8 };
+
+enum { EXIT_NOT_EXECUTED = 127 }; /* of a child that could not execute what it should */
 
 /* What may be chosen of a test: a number from `least` to `most`, or one of `words`, whose index is the value. */
 struct param {
@@ -74,6 +77,18 @@ void settle_layout(char **argv);
 
 const struct test *find_test(const char *name);
 
+void enter_directory(const struct work *work);
+
+/* Goes to this program's folder; its name there is work->helper. */
+void find_own_program(struct work *work);
+
+/* The exit status of a child; gives up if it was killed. */
+int wait_for(pid_t child, const char *what);
+
+/* Where a shell may be, as words of a parameter. */
+enum { SHELLS = 4 };
+extern const char *const shell_paths[SHELLS];
+
 void memory_set_up(struct work *work);
 void page_set_up(struct work *work);
 void page_batch(struct work *work, uint64_t ops);
@@ -84,7 +99,6 @@ void exec_set_up(struct work *work);
 void exec_batch(struct work *work, uint64_t ops);
 void creat_set_up(struct work *work);
 void creat_batch(struct work *work, uint64_t ops);
-void enter_directory(const struct work *work);
 void signal_set_up(struct work *work);
 void signal_batch(struct work *work, uint64_t ops);
 void getppid_batch(struct work *work, uint64_t ops);
@@ -120,6 +134,10 @@ void tcp_set_up(struct work *work);
 void udp_set_up(struct work *work);
 void lookup_set_up(struct work *work);
 void lookup_batch(struct work *work, uint64_t ops);
+void rtns_set_up(struct work *work);
+void rtns_batch(struct work *work, uint64_t ops);
+void fork_shell_set_up(struct work *work);
+void fork_shell_batch(struct work *work, uint64_t ops);
 void mix_set_up(struct work *work);
 void mix_batch(struct work *work, uint64_t ops);
 void mix_prove(struct work *work);

@@ -2,6 +2,7 @@
 #include "suite.h"
 
 static const char *const page_variants[] = {"fixed", "wide"};
+static const char *const exec_variants[] = {"static", "dynamic"};
 
 const struct test aim_tests[] = {
     {
@@ -56,9 +57,11 @@ const struct test aim_tests[] = {
         .aim = "exec_test",
         .aim_units = "Program Loads",
         .aim_factor = 5,
-        .op = "fork, the child executes this static program as `true`, the parent waits for it",
+        .op = "fork, the child executes this static program as `true`, the parent waits for it; variant dynamic: the "
+              "machine's own `true`, linked dynamically",
         .grain = 1,
         .calls = {{"clone", 1}, {"set_robust_list", 1}, {"execve", 1}, {"exit_group", 1}, {"wait4", 1}},
+        .params = {{.name = "variant", .most = 1, .words = exec_variants}},
         .set_up = exec_set_up,
         .batch = exec_batch,
     },
@@ -217,6 +220,22 @@ const struct test aim_tests[] = {
         .calls = {{"semget", 1}, {"shmget", 1}, {"shmat", 1}, {"shmctl", 1}, {"semtimedop", 400}, {"shmdt", 1}, {"semctl", 1}},
         .set_up = shared_set_up,
         .batch = shared_batch,
+    },
+    {
+        .name = "shell_rtns_1",
+        .unit = "ops/s",
+        .higher_is_better = true,
+        .aim = "shell_rtns_1",
+        .aim_units = "Shell Scripts",
+        .aim_factor = 1,
+        .op = "fork, the child executes the machine's shell on a script that executes this program as `true`, the parent "
+              "waits for it",
+        .grain = 1,
+        .wants_directory = true,
+        .calls = {{"execve", 2}, {"exit_group", 2}},
+        .params = {{.name = "shell", .most = SHELLS - 1, .words = shell_paths}},
+        .set_up = rtns_set_up,
+        .batch = rtns_batch,
     },
     {.name = NULL},
 };

@@ -144,6 +144,18 @@ const struct test own_tests[] = {
         .prove = mix_prove,
     },
     {
+        .name = "fork_shell",
+        .unit = "ops/s",
+        .higher_is_better = true,
+        .op = "fork, the child executes the machine's shell on a script that forks 20 times, the parent waits for it",
+        .grain = 1,
+        .wants_directory = true,
+        .calls = {{"clone", 21}, {"execve", 1}, {"exit_group", 21}},
+        .params = {{.name = "shell", .most = SHELLS - 1, .words = shell_paths}},
+        .set_up = fork_shell_set_up,
+        .batch = fork_shell_batch,
+    },
+    {
         .name = "ctl_alu",
         .unit = "ops/s",
         .higher_is_better = true,
