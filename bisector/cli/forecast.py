@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from bisector.cli.hunt import Prepared
+from bisector.recipe.fixups import FixupPart
 from bisector.report.words import count, duration
 from bisector.search import Options, World, simulate
 
@@ -31,6 +32,7 @@ def text(prepared: Prepared) -> str:
         f"  on {machines}",
         f"  with {recipe.kernel.compiler}, {recipe.kernel.base}"
         + "".join(f" + {fragment}" for fragment in recipe.kernel.fragments),
+        *(f"  fix-up {fixup.name}: {_change(fixup)}" for fixup in recipe.kernel.fixups),
         f"A slowdown of {world.effect_percent:g} % with {world.boot_sd_percent:g} % between boots and "
         f"{world.run_sd_percent:g} % between runs would take about "
         f"{tally.builds:.0f} kernels, {tally.boots:.0f} boots and {tally.runs:.0f} runs: "
@@ -39,3 +41,15 @@ def text(prepared: Prepared) -> str:
         "Nothing was written.",
     ]
     return "\n".join(lines)
+
+
+def _change(fixup: FixupPart) -> str:
+    what = (
+        fixup.patch or f"{'picks' if fixup.cherry_pick else 'reverts'} {(fixup.cherry_pick or fixup.revert or '')[:12]}"
+    )
+    conditions = [
+        *([f"that contain {fixup.contains[:12]}"] if fixup.contains else []),
+        *([f"that do not contain {fixup.lacks[:12]}"] if fixup.lacks else []),
+        *([f"that have {fixup.path}"] if fixup.path else []),
+    ]
+    return f"{what}, on {'commits ' + ' and '.join(conditions) if conditions else 'every commit'}"

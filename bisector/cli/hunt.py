@@ -18,7 +18,7 @@ from bisector.model.errors import MachineError, UsageError
 from bisector.model.events import SessionStarted
 from bisector.model.outcome import AnswerKind
 from bisector.model.progress import Progress
-from bisector.recipe.load import LoadedRecipe, load_recipe, parse_recipe
+from bisector.recipe.load import LoadedRecipe, load_recipe, parse_recipe, with_fixups
 from bisector.recipe.schema import Recipe
 from bisector.search.types import Assessment
 from bisector.session.controller import Controller, StopRequest
@@ -73,12 +73,14 @@ def prepare(home: Home, recipe: Path, overrides: Sequence[str], *, machines: Seq
     Raises RecipeError, RevisionError, MissingPackageError or UsageError.
     """
     from bisector.cli.wiring import check_lab, check_tests
+    from bisector.history.fixups import resolve_fixups
     from bisector.history.repository import Repository
 
     loaded = load_recipe(recipe, overrides=(*overrides, *_machine_override(recipe, machines)))
     home.free_name(loaded.recipe.name)
     repository = Repository.open(Path(loaded.recipe.repo))
     commits = repository.read_range(loaded.recipe.good, loaded.recipe.bad)
+    loaded = with_fixups(loaded, resolve_fixups(repository, loaded.recipe.kernel.fixups))
     check_lab(loaded.recipe)
     check_tests(home, loaded.recipe)
     return Prepared(loaded=loaded, range=commits)

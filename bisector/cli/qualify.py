@@ -86,10 +86,13 @@ def prepare(home: Home, asked: Asked) -> Prepared:
     if image is not None:
         commit, subject = image.commit, image.release
     elif is_recipe:
+        from bisector.history.fixups import resolve_fixups
         from bisector.history.repository import Repository
 
         repository = Repository.open(Path(recipe.repo))
         commit = repository.resolve(asked.kernel or recipe.good)
+        fixups = resolve_fixups(repository, recipe.kernel.fixups)
+        recipe = recipe.model_copy(update={"kernel": recipe.kernel.model_copy(update={"fixups": fixups})})
         subject, date = repository.describe(commit)[14:-1], repository.author_date(commit)
     else:
         raise no_kernel(home, asked)

@@ -9,6 +9,7 @@ from bisector.bench.command import CommandRunner
 from bisector.bench.compile import build_suite
 from bisector.bench.profiler import Profiler, profile_run
 from bisector.bench.runner import SuiteRunner
+from bisector.history.fixups import FixedTree, keep_fixups
 from bisector.history.repository import Repository
 from bisector.history.worktree import WorkTree
 from bisector.kernel.builder import KernelBuilder
@@ -140,11 +141,12 @@ def wire(home: Home, state: SessionState, recipe: Recipe) -> Rig:
 
 def kernel_builder(home: Home, folder: Path, repo: str, recipe: Recipe, *, good: str) -> tuple[KernelBuilder, WorkTree]:
     """A builder that works in `folder`, and its tree. Raises UsageError if the repository cannot be used."""
-    tree = WorkTree(Repository.open(Path(repo)), folder / "tree")
+    repository = Repository.open(Path(repo))
+    tree = WorkTree(repository, folder / "tree")
     builder = KernelBuilder(
         recipe.kernel,
         Path("/"),  # a session's recipe names its files by absolute paths
-        source=tree,
+        source=FixedTree(repository, tree, keep_fixups(repository, recipe.kernel.fixups, folder / "fixups")),
         good=good,
         folder=folder,
         cache=image_cache(home),

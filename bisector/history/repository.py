@@ -102,6 +102,14 @@ class Repository:
         """Id of the tree of a commit: equal for two commits exactly when their files are."""
         return demand(self.path, "rev-parse", "--verify", "--end-of-options", f"{commit}^{{tree}}").text
 
+    def parents(self, commit: str) -> tuple[str, ...]:
+        """Full ids of a commit's parents, the first one first."""
+        return tuple(self._log("--no-walk", commit)[0][1].split())
+
+    def has_path(self, commit: str, path: str) -> bool:
+        """Does the commit's tree have a file or folder of this name (from the top, no leading slash)?"""
+        return bool(demand(self.path, "ls-tree", "--name-only", "-z", "--full-tree", commit, "--", path).fields)
+
     def author_date(self, commit: str) -> str:
         """The author's date, ISO 8601 with zone."""
         return self._log("--no-walk", commit)[0][2]

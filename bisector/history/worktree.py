@@ -77,6 +77,11 @@ class WorkTree:
                 resolution="Nothing else may use this folder; then resume the session",
             )
 
+    def fixups(self, commit: str) -> tuple[str, ...]:
+        """None: here a commit is as it is (see `fixups.FixedTree`)."""
+        del commit
+        return ()
+
     def close(self) -> None:
         """Let others have the tree. The files stay, for the next incremental build."""
         if self._held is not None:

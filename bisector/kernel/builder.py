@@ -39,7 +39,10 @@ class SourceTree(Protocol):
     """
 
     def move_to(self, commit: str) -> Path:
-        """The folder, now holding exactly this commit's files; unchanged files keep their times."""
+        """The folder, now holding exactly this commit's files and its fix-ups; unchanged files keep their times.
+
+        Raises KernelError(build_failed) if a fix-up does not apply.
+        """
         ...
 
     def tree_id(self, commit: str) -> str:
@@ -48,6 +51,10 @@ class SourceTree(Protocol):
 
     def verify(self, commit: str) -> None:
         """Raise unless the folder still stands at this commit."""
+        ...
+
+    def fixups(self, commit: str) -> tuple[str, ...]:
+        """Names of the recipe's changes that `move_to` makes to this commit's files."""
         ...
 
 
@@ -201,6 +208,7 @@ class KernelBuilder:
             duration_s=time.monotonic() - started,
             from_cache=from_cache,
             modules=stored.modules,
+            fixups=self._source.fixups(commit),
         )
 
     def _hold(self) -> None:

@@ -22,7 +22,8 @@ class KernelImage:
     `key` names it in the cache (tree, final configuration, compiler); `build_id` is vmlinux's GNU build id in hex;
     `signature` is a digest of code and data with release and build id blanked: two commits with one signature
     behave the same. `path` is the bzImage. `config_changes` are lines like "CONFIG_X: y -> n" against the good end.
-    `modules` is None for a kernel that has none.
+    `modules` is None for a kernel that has none. `fixups` name the recipe's changes to the commit that it was built
+    with, in order.
     """
 
     commit: str
@@ -37,3 +38,4 @@ class KernelImage:
     duration_s: float
     from_cache: bool
     modules: KernelModules | None = None
+    fixups: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from bisector.model.errors import RecipeError, UsageError
 from bisector.recipe.errors import Loc, dotted, explain
+from bisector.recipe.fixups import FixupPart
 from bisector.recipe.lab import PATH_KEYS, place_machines
 from bisector.recipe.schema import EmbeddedMachine, Recipe, SshMachine
 from bisector.recipe.tree import Place, Problem, TextError, Tree, decode, parse
@@ -67,6 +68,13 @@ def parse_recipe(text: str) -> Recipe:
     Raises RecipeError as `load_recipe` does.
     """
     return _checked(*_tree_of(text, TEXT_SOURCE, ()))
+
+
+def with_fixups(loaded: LoadedRecipe, fixups: Sequence[FixupPart]) -> LoadedRecipe:
+    """The same recipe with these fix-ups: their revisions were names, and are commit ids now."""
+    kernel = loaded.recipe.kernel.model_copy(update={"fixups": tuple(fixups)})
+    recipe = loaded.recipe.model_copy(update={"kernel": kernel})
+    return replace(loaded, recipe=recipe, text=canonical_text(recipe))
 
 
 def text_override(key_path: str, value: str) -> str:
@@ -196,6 +204,9 @@ def _named_paths(recipe: Recipe) -> dict[Loc, str]:
         named["kernel", "base"] = recipe.kernel.base
     for index, fragment in enumerate(recipe.kernel.fragments):
         named["kernel", "fragments", index] = fragment
+    for index, fixup in enumerate(recipe.kernel.fixups):
+        if fixup.patch is not None:
+            named["kernel", "fixups", index, "patch"] = fixup.patch
     for index, file in enumerate(recipe.benchmark.command.files if recipe.benchmark.command else ()):
         named["benchmark", "command", "files", index] = file
     for index, machine in enumerate(recipe.machines):
@@ -234,7 +245,11 @@ def _absolute_paths(recipe: Recipe, tree: Tree, folder: Path) -> tuple[dict[Loc,
 def _with_paths(recipe: Recipe, paths: dict[Loc, str]) -> Recipe:
     fragments = tuple(paths["kernel", "fragments", index] for index in range(len(recipe.kernel.fragments)))
     base = paths.get(("kernel", "base"), recipe.kernel.base)
-    kernel = recipe.kernel.model_copy(update={"base": base, "fragments": fragments})
+    fixups = tuple(
+        fixup.model_copy(update={"patch": paths.get(("kernel", "fixups", index, "patch"))})
+        for index, fixup in enumerate(recipe.kernel.fixups)
+    )
+    kernel = recipe.kernel.model_copy(update={"base": base, "fragments": fragments, "fixups": fixups})
     machines = tuple(
         _machine_with_paths(machine, {loc[2:]: path for loc, path in paths.items() if loc[:2] == ("machines", index)})
         for index, machine in enumerate(recipe.machines)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictInt, model_validator
 
 from bisector.recipe.command import CommandPart
+from bisector.recipe.fixups import FixupPart
 from bisector.recipe.machines import EmbeddedMachine as EmbeddedMachine
 from bisector.recipe.machines import Machine, Name, Part, PositiveFloat, PositiveInt, Prepare, Text
 from bisector.recipe.machines import SshMachine as SshMachine
@@ -18,7 +19,7 @@ class KernelPart(Part):
 
     `base` is `allnoconfig`, `defconfig`, or the path of a complete configuration; `fragments` are laid over it;
     `required` lines ("CONFIG_NET=y", "CONFIG_IPV6=n") must hold after olddefconfig, and every line of a fragment
-    must as well.
+    must as well. `fixups` are applied in their order to the commits that meet their conditions.
     """
 
     arch: Text = "x86_64"
@@ -28,6 +29,14 @@ class KernelPart(Part):
     compiler: Text = "gcc"
     jobs: PositiveInt | None = None
     timeout_s: PositiveFloat = 7200.0
+    fixups: tuple[FixupPart, ...] = ()
+
+    @model_validator(mode="after")
+    def _fixups_are_distinct(self) -> "KernelPart":
+        names = [fixup.name for fixup in self.fixups]
+        if len(set(names)) != len(names):
+            raise ValueError(f"fixups: a name stands twice in {', '.join(names)}")
+        return self
 
 
 class BenchmarkPart(Part):

@@ -35,6 +35,7 @@ def status_document(summary: Summary) -> dict[str, Any]:
         "last_event": iso(summary.last_at),
         "worked_s": summary.worked_s,
         "config_drift": [asdict(drift) for drift in summary.drifts],
+        "fixup_drift": [asdict(drift) for drift in summary.fixup_drifts],
     }
 
 
@@ -101,6 +102,7 @@ def _row(row: Row) -> dict[str, Any]:
         "first_bad_probability": row.first_bad_probability,
         "artefact": row.artefact,
         "from_cache": row.from_cache,
+        "fixups": list(row.fixups),
     }
 
 

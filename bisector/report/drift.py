@@ -1,4 +1,4 @@
-"""Which options differ between the kernels that an answer rests on: `make olddefconfig` answers new questions itself.
+"""Which options and fix-ups differ between the kernels an answer rests on: `make olddefconfig` answers by itself.
 
 A slowdown whose commit also switches an option may be the option's; some options change numbers by themselves.
 """
@@ -40,13 +40,8 @@ def drifts(state: SessionState, answer: Answer | None) -> tuple[Drift, ...]:
 
     An image tells its differences from the good end, so two images are compared by way of it.
     """
-    last = len(state.range) - 1
-    pairs = [(last, 0, "the bad end")]
-    if answer is not None and answer.kind is AnswerKind.COMMIT:
-        accused = state.range.index_of(answer.commits[0])
-        pairs += [(accused, parent, "the first bad commit") for parent in state.range.commits[accused].parents]
     found = []
-    for new, base, role in pairs:
+    for new, base, role in _pairs(state, answer):
         ours, theirs = _from_good(state, new), _from_good(state, base)
         if ours is None or theirs is None:
             continue
@@ -67,6 +62,43 @@ def drifts(state: SessionState, answer: Answer | None) -> tuple[Drift, ...]:
                 )
             )
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixupDrift:
+    """Two kernels that were built with different fix-ups of the recipe: their names, in the order of applying."""
+
+    commit: str
+    against: str
+    role: str
+    fixups: tuple[str, ...]
+    fixups_against: tuple[str, ...]
+
+
+def fixup_drifts(state: SessionState, answer: Answer | None) -> tuple[FixupDrift, ...]:
+    """As `drifts`, of the fix-ups; pairs with the same ones left out."""
+    images = {index: build.image for index, build in state.builds.items() if build.image is not None}
+    commits = state.range.commits
+    return tuple(
+        FixupDrift(
+            commit=commits[new].id,
+            against=commits[base].id,
+            role=role,
+            fixups=images[new].fixups,
+            fixups_against=images[base].fixups,
+        )
+        for new, base, role in _pairs(state, answer)
+        if new in images and base in images and images[new].fixups != images[base].fixups
+    )
+
+
+def _pairs(state: SessionState, answer: Answer | None) -> list[tuple[int, int, str]]:
+    """(commit, what it is held against, its role), by index in the range."""
+    pairs = [(len(state.range) - 1, 0, "the bad end")]
+    if answer is not None and answer.kind is AnswerKind.COMMIT:
+        accused = state.range.index_of(answer.commits[0])
+        pairs += [(accused, parent, "the first bad commit") for parent in state.range.commits[accused].parents]
+    return pairs
 
 
 def _from_good(state: SessionState, index: int) -> dict[str, tuple[str, str]] | None:

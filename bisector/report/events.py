@@ -101,7 +101,9 @@ class EventLines:
             case KernelBuilt(image=image) if image.from_cache:
                 return f"found {name} in the cache: {image.release}"
             case KernelBuilt(image=image):
-                return f"built {name} in {duration(image.duration_s)}: {image.release}, build id {image.build_id[:12]}"
+                fixed = f" with {', '.join(image.fixups)}" if image.fixups else ""
+                took = f"in {duration(image.duration_s)}"
+                return f"built {name}{fixed} {took}: {image.release}, build id {image.build_id[:12]}"
             case BuildFailed():
                 words = OUTCOME_WORDS[event.outcome]
                 return f"skips {name}, it {words} ({duration(event.duration_s)}): {event.reason} [{event.artefact}]"

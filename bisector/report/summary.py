@@ -12,7 +12,7 @@ from bisector.model.outcome import AnswerKind, Outcome, Verdict
 from bisector.recipe.load import parse_recipe
 from bisector.recipe.schema import Recipe
 from bisector.report.counts import BUILD_FAILURES, Counts, Method, count_up, method_of
-from bisector.report.drift import Drift, drifts
+from bisector.report.drift import Drift, FixupDrift, drifts, fixup_drifts
 from bisector.report.siblings import SiblingChange, sibling_changes
 from bisector.report.words import plain
 from bisector.search.types import Assessment, CommitVerdict
@@ -69,6 +69,7 @@ class Row:
     reason: str
     artefact: str
     from_cache: bool
+    fixups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +157,7 @@ class Summary:
     budgets: tuple[Budget, ...] = ()
     not_given_back: tuple[NotGivenBack, ...] = ()
     drifts: tuple[Drift, ...] = ()
+    fixup_drifts: tuple[FixupDrift, ...] = ()
 
     @property
     def skipped(self) -> tuple[Row, ...]:
@@ -207,6 +209,7 @@ def summarise(
             for left in state.not_given_back.values()
         ),
         drifts=drifts(state, state.answer),
+        fixup_drifts=fixup_drifts(state, state.answer),
     )
 
 
@@ -302,6 +305,7 @@ def _row(
         reason=plain(reason),
         artefact=artefact,
         from_cache=build is not None and build.image is not None and build.image.from_cache,
+        fixups=build.image.fixups if build is not None and build.image is not None else (),
     )
 
 

@@ -53,6 +53,7 @@ def ending_text(summary: Summary) -> str:
     lines += _skipped_lines(summary)
     lines += _method_lines(summary)
     lines += _drift_lines(summary)
+    lines += _fixup_lines(summary)
     lines += not_given_back_lines(summary)
     lines += ["", _next_line(summary)]
     return "\n".join(lines)
@@ -286,6 +287,16 @@ def _drift_lines(summary: Summary) -> list[str]:
     return lines
 
 
+def _fixup_lines(summary: Summary) -> list[str]:
+    """Fix-ups that one side of a comparison has and the other has not: the difference may be theirs."""
+    lines = []
+    for drift in summary.fixup_drifts:
+        ours, theirs = (", ".join(names) or "none" for names in (drift.fixups, drift.fixups_against))
+        text = f"Fix-ups: {drift.role} {drift.commit[:12]} was built with {ours}, {drift.against[:12]} with {theirs}; "
+        lines += wrap(text + "what differs between them may be the fix-up's.", indent="    ", first="")
+    return lines
+
+
 def deviation(value: float) -> str:
     """A spread in percent with two significant digits where it is small: "0.012 %", "2.7 %"."""
     if value >= 0.095:
@@ -355,6 +366,8 @@ def looks_table(summary: Summary) -> str:
         lines.append(head + clip(row.commit.subject, WIDTH - len(head)))
         if row.why:
             lines += wrap(row.why, indent=" " * 18, first=" " * 16)
+        if row.fixups:
+            lines += wrap(f"built with {', '.join(row.fixups)}", indent=" " * 18, first=" " * 16)
         if row.verdict is Verdict.SKIPPED and row.artefact:
             lines += wrap(f"see artefacts/{row.artefact}", indent=" " * 18, first=" " * 16)
     return "\n".join(lines)

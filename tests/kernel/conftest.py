@@ -11,7 +11,7 @@ from gitrepo import GitRepo
 
 from bisector.history.repository import Repository
 from bisector.history.worktree import WorkTree
-from bisector.kernel.builder import KernelBuilder
+from bisector.kernel.builder import KernelBuilder, SourceTree
 from bisector.kernel.store import ImageCache
 from bisector.model.kernel import KernelImage
 from bisector.model.progress import Progress
@@ -34,14 +34,21 @@ class Toy:
         """A commit on `parent` (default: the first one)."""
         return self.repo.commit(subject, files, parents=[parent or self.good])
 
-    def builder(self, part: KernelPart | None = None, *, name: str = "builder") -> KernelBuilder:
-        """A builder as the wiring makes it; `name` is its folder."""
-        source = WorkTree(Repository.open(self.repo.path), self.folder / name / "src")
+    def builder(
+        self,
+        part: KernelPart | None = None,
+        *,
+        name: str = "builder",
+        wrap: Callable[[Repository, WorkTree], SourceTree] = lambda _, tree: tree,
+    ) -> KernelBuilder:
+        """A builder as the wiring makes it; `name` is its folder, `wrap` what is laid over its tree."""
+        repository = Repository.open(self.repo.path)
+        source = WorkTree(repository, self.folder / name / "src")
         cache = ImageCache(self.folder / "cache", 1 << 26)
         builder = KernelBuilder(
             part or KernelPart(base="defconfig", jobs=2, timeout_s=60.0),
             self.folder,
-            source=source,
+            source=wrap(repository, source),
             good=self.good,
             folder=self.folder / name,
             cache=cache,

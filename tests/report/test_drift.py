@@ -1,4 +1,4 @@
-"""Options that differ between the kernels an answer rests on."""
+"""Options and fix-ups that differ between the kernels an answer rests on."""
 
 from dataclasses import replace
 
@@ -6,9 +6,9 @@ import pytest
 from story import IDS, assessment, found
 
 from bisector.report.as_json import status_document
-from bisector.report.drift import drifts
+from bisector.report.drift import drifts, fixup_drifts
 from bisector.report.summary import summarise
-from bisector.report.text import ending_text
+from bisector.report.text import ending_text, looks_table
 from bisector.session.state import SessionState
 
 ACCUSED, PARENT, BAD = 4, 3, 9
@@ -92,3 +92,34 @@ def test_options_that_change_numbers_by_themselves_are_known(option: str, confou
     state = state_with(bad=(f"{option}: n -> y",))
     [drift] = drifts(state, state.answer)
     assert bool(drift.confounding) is confounds
+
+
+def fixed(**names: tuple[str, ...]) -> SessionState:
+    """As `state_with`, of fix-ups."""
+    state = found().state
+    of = {"accused": ACCUSED, "parent": PARENT, "bad": BAD}
+    for name, fixups in names.items():
+        build = state.builds[of[name]]
+        assert build.image is not None
+        build.image = replace(build.image, fixups=fixups)
+    return state
+
+
+def test_kernels_with_the_same_fixups_are_told_in_the_table_alone() -> None:
+    state = fixed(accused=("repair",), parent=("repair",))
+    assert fixup_drifts(state, state.answer) == ()
+    assert "Fix-ups" not in said(state)
+    summary = summarise(state, assessment(state, SURE))
+    assert looks_table(summary).count("built with repair") == 2
+    rows = {row["commit"]: row["fixups"] for row in status_document(summary)["looks"]}
+    assert (rows[IDS[ACCUSED]], rows[IDS[0]]) == (["repair"], [])
+
+
+def test_a_fixup_on_one_side_only_is_named_beside_the_answer() -> None:
+    state = fixed(accused=("repair", "undo"))
+    [drift] = fixup_drifts(state, state.answer)
+    assert (drift.role, drift.fixups, drift.fixups_against) == ("the first bad commit", ("repair", "undo"), ())
+    words = f"the first bad commit {IDS[ACCUSED][:12]} was built with repair, undo, {IDS[PARENT][:12]} with none"
+    assert words in said(state)
+    document = status_document(summarise(state, assessment(state, SURE)))
+    assert document["fixup_drift"][0]["fixups"] == ("repair", "undo")
