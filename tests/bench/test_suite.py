@@ -35,7 +35,7 @@ SMALL = {
     "fault_anon": 1024,
     "fault_file_private": 1024,
     "fault_file_shared": 1024,
-    "fault_cow": 256,
+    "fault_cow": 1024,
     "mmap_cycle": 1000,
     "mprotect_split": 100,
     "mremap_move": 100,
@@ -70,6 +70,25 @@ def test_page_test_takes_sixteen_faults_for_seventeen_operations(run_suite: RunS
         sample = lines(run_suite("run", "page_test", "--ops", str(ops)))[1]
         assert sample["minflt"] == pytest.approx(ops * 16 / 17, rel=0.01)
         assert sample["checks"]["faults_per_op"] == pytest.approx(16 / 17, rel=0.01)
+
+
+@pytest.mark.parametrize("grains", [1, 9])
+@pytest.mark.parametrize(
+    "name", ["fault_anon", "fault_file_private", "fault_file_shared", "fault_cow", "mmap_cycle", "page_test"]
+)
+def test_what_is_a_fault_takes_as_many_faults_as_declared(
+    name: str, grains: int, run_suite: RunSuite, lines: Lines
+) -> None:
+    test = next(test for test in lines(run_suite("--list", "--json"))[0]["tests"] if test["name"] == name)
+    sample = lines(run_suite("run", name, "--ops", str(test["grain"] * grains)))[1]
+    assert sample["checks"]["faults_per_op"] == pytest.approx(test["faults_per_op"], rel=0.01)
+
+
+def test_the_faults_of_fork_itself_are_not_those_of_copying_pages(run_suite: RunSuite, lines: Lines) -> None:
+    sample = lines(run_suite("run", "fault_cow", "--ops", "10240"))[1]
+    # Forty children: each cannot begin to run, nor its parent go on, without faults of their own.
+    assert sample["minflt"] > 10240 + 3 * 40
+    assert sample["checks"]["faults_per_op"] == pytest.approx(1, abs=0.001)
 
 
 def test_brk_test_takes_no_faults(run_suite: RunSuite, lines: Lines) -> None:

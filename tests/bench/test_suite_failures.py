@@ -289,6 +289,31 @@ def test_another_mix_than_the_model_tells_fails_its_check(
     assert complaint in ended.stderr.decode()
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        # What a child reads back is right all the same: only the count of faults tells.
+        (
+            "touch_pages(parents_pages, pages, 1, mark);",
+            "touch_pages(parents_pages, pages / 64 * 63, 1, mark);",
+            "0.98",
+        ),
+        (
+            "fork_and_touch(COW_PAGES, (unsigned char)(forks | 2));",
+            "touch_pages(parents_pages, COW_PAGES, 1, 2);",
+            "parent",
+        ),
+    ],
+    ids=["four pages of 256 left out", "written by the parent"],
+)
+def test_pages_that_were_not_copied_fail_fault_cow(
+    old: str, new: str, complaint: str, tmp_path: Path, run_suite: RunSuite
+) -> None:
+    ended = run_suite("run", "fault_cow", "--ops", "10240", program=_changed(tmp_path, "faults.c", old, new))
+    _assert_no_number(ended, ended.stdout, ended.stderr, 3)
+    assert complaint in ended.stderr.decode()
+
+
 def test_a_child_that_ends_otherwise_than_told_fails_fork_test(tmp_path: Path, run_suite: RunSuite) -> None:
     program = _changed(tmp_path, "process.c", "_exit((int)expected);", "_exit(0);")
     ended = run_suite("run", "fork_test", "--ops", "10", program=program)

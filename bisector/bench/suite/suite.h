@@ -44,6 +44,7 @@ struct work {
     unsigned char *base;
     const uint64_t *values; /* of the test's parameters, in their order */
     char helper[PATH_BYTES];
+    double faults_beside; /* for a grain: of what belongs to the test and not to its operation; counted in set-up */
 };
 
 /* Minor faults per operation: exactly 16/17 within 1 %, at most so many, or just reported. */

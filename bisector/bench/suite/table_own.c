@@ -91,8 +91,10 @@ const struct test own_tests[] = {
         .unit = "ops/s",
         .higher_is_better = true,
         .op = "a child writes to one page that it shares with its parent; one fork for every 256",
-        .grain = 256,
-        .calls = {{"clone", 1}, {"set_robust_list", 1}, {"exit_group", 1}, {"wait4", 1}},
+        .grain = 1024,
+        .fault_rule = FAULTS_WITHIN_1_PERCENT,
+        .faults_per_op = 1.0, /* beside those of the fork */
+        .calls = {{"clone", 4}, {"set_robust_list", 4}, {"exit_group", 4}, {"wait4", 4}},
         .set_up = fault_cow_set_up,
         .batch = fault_cow_batch,
     },
