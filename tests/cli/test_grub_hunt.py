@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lab.diskbed import switched_on
 from lab.diskbox import DiskBox
 from lab.diskhunt import hunt_without_builds, own_kernel
 from lab.grubdisk import UNTOUCHED, environment, make_grub_box, missing
@@ -18,12 +19,8 @@ pytestmark = [
 
 @pytest.fixture
 def box(tmp_path: Path) -> Iterator[DiskBox]:
-    box = make_grub_box(tmp_path / "grub", own_kernel(disk_kernels()), clock="instructions")
-    try:
-        box.start()
+    with switched_on(make_grub_box(tmp_path / "grub", own_kernel(disk_kernels()), clock="instructions")) as box:
         yield box
-    finally:
-        box.close()
 
 
 def test_a_hunt_on_a_grub_machine_names_the_planted_commit_and_leaves_the_machine_as_it_was(

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lab.diskbed import switched_on
 from lab.diskbox import DiskBox
 from lab.diskhunt import hunt, own_kernel
 from lab.uefibox import make_uefi_box, missing, own_files, variable
@@ -19,12 +20,8 @@ pytestmark = [
 
 @pytest.fixture
 def box(tmp_path: Path) -> Iterator[DiskBox]:
-    box = make_uefi_box(tmp_path / "uefi", own_kernel(uefi_kernels()), clock="instructions")
-    try:
-        box.start()
+    with switched_on(make_uefi_box(tmp_path / "uefi", own_kernel(uefi_kernels()), clock="instructions")) as box:
         yield box
-    finally:
-        box.close()
 
 
 def test_a_hunt_on_a_systemd_boot_machine_names_the_planted_commit_and_leaves_the_machine_as_it_was(

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from lab.controllers import proven_in
 from lab.fakebox import FakeBox, fake_kernel
 from lab.machines import QUICK
 from lab.toldsuite import told_suite
@@ -22,6 +23,7 @@ from bisector.model.errors import KernelError
 from bisector.model.events import Event, SessionStarted
 from bisector.model.kernel import KernelImage
 from bisector.model.outcome import Outcome
+from bisector.recipe.load import canonical_text
 from bisector.recipe.machines import SshMachine
 from bisector.recipe.schema import Recipe
 from bisector.session.controller import Controller, StopRequest
@@ -140,7 +142,7 @@ class BoxHunt:
             journal.append(
                 SessionStarted(
                     session="hunt",
-                    recipe="",
+                    recipe=canonical_text(recipe),
                     recipe_digest="d",
                     repo="/nowhere",
                     range=self.commits,
@@ -168,8 +170,7 @@ class BoxHunt:
         assert isinstance(part, SshMachine)
         folder = self.folder / "machines" / part.name
         if self.one_shot_proven:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "one-shot-proven").touch()
+            proven_in(folder)
         return PhysicalMachine(part, folder, session="hunt", limits=self.limits)
 
     def events(self) -> list[Event]:

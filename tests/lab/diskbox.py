@@ -4,7 +4,6 @@ What is on the disk is the bootloader's matter (see grubdisk.py). Here is what e
 space with SSH, a serial console kept over all boots, and a power switch that kills QEMU and starts it again.
 """
 
-import os
 import re
 import shlex
 import stat
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lab.machines import free_port, wait_until
+from lab.power import Powered
 
 from bisector.lab.counter import counter_khz
 from bisector.lab.initramfs import Entry, libraries
@@ -105,7 +105,7 @@ def disk_root(box: "DiskBox") -> dict[str, Entry]:
 
 
 @dataclass
-class DiskBox:
+class DiskBox(Powered):
     """One machine. `disk` is a raw image that it boots from; `firmware` are QEMU's arguments for another one than BIOS.
 
     While `clock` is "instructions", QEMU counts them instead of time; sleeping still takes real time. With a
@@ -129,10 +129,7 @@ class DiskBox:
     def __post_init__(self) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
         self.keys = session_keys(self.root / "keys")
-        self.console.touch()
-        os.mkfifo(self.root / "wire")
-        # Both ends, so that neither we nor the power command ever wait for the other.
-        self._wire = os.fdopen(os.open(self.root / "wire", os.O_RDWR), "r+b", buffering=0)
+        self.plug_in()
         self._process = GuestProcess(self.root / "qemu.json")
         self._switch = threading.Lock()
         self._supply = threading.Thread(target=self._watch, daemon=True)
@@ -145,41 +142,28 @@ class DiskBox:
         return _CMDLINE if khz is None else f"{_CMDLINE} tsc_early_khz={khz}"
 
     @property
-    def console(self) -> Path:
-        """All that the machine ever said."""
-        return self.root / "console.log"
-
-    @property
-    def power_command(self) -> str:
-        return f"echo cut >{shlex.quote(str(self.root / 'wire'))}"
-
-    @property
     def console_command(self) -> str:
         """Follows the serial line from now on."""
         return f"exec tail -n 0 -F {shlex.quote(str(self.console))}"
 
     def config(self, **changes: Any) -> SshMachine:
         """The machine's entry in a machines file."""
-        entry: dict[str, Any] = {
-            "kind": "ssh",
-            "name": self.name,
-            "host": self.address,
-            "port": self.port,
-            "jump": self.jump,
-            "key": str(self.keys.user),
-            "host_key": (self.keys.host_public,),
-            "boot": self.boot,
-            "console": self.console_command,
-            "power": {"cycle": self.power_command, "pause_s": 0.5},
-            "boot_timeout_s": 60.0,
-            "shutdown_timeout_s": 20.0,
-        }
-        return SshMachine.model_validate({**entry, **changes})
+        return self.entry(
+            changes,
+            key=self.keys.user,
+            host_key=self.keys.host_public,
+            pause_s=0.5,
+            jump=self.jump,
+            boot=self.boot,
+            console=self.console_command,
+            boot_timeout_s=60.0,
+            shutdown_timeout_s=20.0,
+        )
 
     def start(self) -> None:
         """Switch it on; it answers when this returns."""
         self._supply.start()
-        self._order("on")
+        self.order("on")
         self.wait()
 
     def wait(self, *, limit_s: float = 90.0) -> None:
@@ -214,18 +198,14 @@ class DiskBox:
 
     def close(self) -> None:
         """The end. Raises if QEMU could not be started once."""
-        self._order("end")
+        self.order("end")
         self._supply.join(30)
         self._process.close()
-        self._wire.close()
+        self.unplug()
         assert self._fault is None, self._fault
 
-    def _order(self, word: str) -> None:
-        self._wire.write(f"{word}\n".encode())
-
     def _watch(self) -> None:
-        for raw in self._wire:
-            word = raw.decode().strip()
+        for word in self.orders():
             if word == "end":
                 self.halt()
                 return

@@ -24,7 +24,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from lab.machines import SSHD, free_port, image_at, make_key, wait_until
+from lab.grubtext import LOADS_ENVIRONMENT, READS_CUSTOM, TAKES_NEXT_ENTRY
+from lab.machines import SSHD, free_port, image_at, make_key, sshd_config, wait_until
+from lab.power import Powered
 
 from bisector.kernel.elf import build_id
 from bisector.model.kernel import KernelImage
@@ -38,26 +40,12 @@ MISSING = [name for name in ("unshare", "nsenter", "grub-editenv", "setpriv") if
 USABLE = SSHD is not None and os.getuid() == 0 and not MISSING
 WHY_NOT = "needs root, sshd (openssh-server), grub-editenv (grub-common) and unshare"
 
-GRUB_CFG = """\
-if [ -s $prefix/grubenv ]; then
-  load_env
-fi
-if [ "${next_entry}" ] ; then
-   set default="${next_entry}"
-   set next_entry=
-   save_env next_entry
-   set boot_once=true
-else
-   set default="${saved_entry}"
-fi
-menuentry 'Debian GNU/Linux' --id gnulinux-simple {
-\tlinux /boot/vmlinuz-6.1.0-37-amd64 root=UUID=0a1b ro quiet
-\tinitrd /boot/initrd.img-6.1.0-37-amd64
-}
-if [ -f  ${config_directory}/custom.cfg ]; then
-  source ${config_directory}/custom.cfg
-fi
-"""
+GRUB_CFG = f"""\
+{LOADS_ENVIRONMENT}{TAKES_NEXT_ENTRY}menuentry 'Debian GNU/Linux' --id gnulinux-simple {{
+\tlinux /boot/vmlinuz-{DEFAULT_RELEASE} root=UUID=0a1b ro quiet
+\tinitrd /boot/initrd.img-{DEFAULT_RELEASE}
+}}
+{READS_CUSTOM}"""
 
 _INIT = """
 set -e
@@ -138,7 +126,7 @@ class Loader(Protocol):
 
 
 @dataclass
-class FakeBox:
+class FakeBox(Powered):
     """One box. What it is to do wrong is set in its fields, at any time; `boots` tells what was booted and why."""
 
     root: Path
@@ -170,8 +158,7 @@ class FakeBox:
         self.host_public = make_key(self.root / "host_key")
         (self.root / "authorized_keys").write_text(make_key(self.root / "user_key") + "\n")
         for name, body in _SCRIPTS.items():
-            (self.root / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
-            (self.root / "bin" / name).chmod(0o755)
+            self.program(name, body)
         for name, said in (("fs", "ext2"), ("abstraction", ""), ("fs_uuid", UUID)):
             (self.root / "probe" / name).write_text(said + "\n")
         (self.root / self.grub / "grub.cfg").write_text(self.grub_cfg)
@@ -182,39 +169,24 @@ class FakeBox:
         self.editenv("create")
         if self.loader is not None:
             self.loader.install(self)
-        self.console.touch()
         (self.root / "proc/sysrq").touch()
-        os.mkfifo(self.root / "wire")
-        # Both ends, so that neither we nor the box's scripts ever wait for the other.
-        self._wire = os.fdopen(os.open(self.root / "wire", os.O_RDWR), "r+b", buffering=0)
+        self.plug_in()
         self._process: subprocess.Popen[bytes] | None = None
         self._switch = threading.RLock()
         self._firmware = threading.Thread(target=self._watch, daemon=True)
 
-    @property
-    def console(self) -> Path:
-        return self.root / "console.log"
-
-    @property
-    def power_command(self) -> str:
-        return f"echo cut >{shlex.quote(str(self.root / 'wire'))}"
-
     def config(self, **changes: Any) -> SshMachine:
         """The box's entry, quick to give up."""
-        entry: dict[str, Any] = {
-            "kind": "ssh",
-            "name": self.name,
-            "host": self.address,
-            "port": self.port,
-            "key": str(self.root / "user_key"),
-            "host_key": (self.host_public,),
-            "boot": {"method": "grub"} if self.loader is None else self.loader.boot,
-            "boot_timeout_s": 4.0,
-            "shutdown_timeout_s": 2.0,
-        }
-        if "power" not in changes:
-            changes["power"] = {"cycle": self.power_command, "pause_s": 0.1}
-        return SshMachine.model_validate({**entry, **changes})
+        boot = {"method": "grub"} if self.loader is None else self.loader.boot
+        return self.entry(
+            changes,
+            key=self.root / "user_key",
+            host_key=self.host_public,
+            pause_s=0.1,
+            boot=boot,
+            boot_timeout_s=4.0,
+            shutdown_timeout_s=2.0,
+        )
 
     def editenv(self, *arguments: str) -> str:
         command = ["grub-editenv", str(self.root / self.grub / "grubenv"), *arguments]
@@ -251,10 +223,7 @@ class FakeBox:
         self.order("stop")
         self._firmware.join(20)
         self.halt()
-        self._wire.close()
-
-    def order(self, word: str) -> None:
-        self._wire.write(f"{word}\n".encode())
+        self.unplug()
 
     def halt(self) -> None:
         """Everything in it ends at once."""
@@ -268,6 +237,11 @@ class FakeBox:
                 for handle in handles:
                     assert select.select([handle], [], [], 20.0)[0], "a process of the box survives"
                     os.close(handle)
+
+    def program(self, name: str, body: str) -> None:
+        """A shell script of the box's own, before the program of that name that this computer has."""
+        (self.root / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
+        (self.root / "bin" / name).chmod(0o755)
 
     def restart_sshd_without_reboot(self) -> None:
         with self._switch:
@@ -297,8 +271,7 @@ class FakeBox:
         self.order("crash")
 
     def _watch(self) -> None:
-        for raw in self._wire:
-            word = raw.decode().strip()
+        for word in self.orders():
             if word == "stop":
                 return
             if word in ("s", "u"):
@@ -348,23 +321,13 @@ class FakeBox:
 
     def _run(self) -> None:
         assert SSHD is not None
-        config = self.root / "sshd_config"
-        lines = (
-            f"Port {self.port}",
-            f"ListenAddress {self.address}",
-            "HostKey /mnt/host_key",
-            "AuthorizedKeysFile /mnt/authorized_keys",
-            "PidFile none",
-            # SHLVL: bash then leaves the start-up files of whoever runs the tests alone.
-            "SetEnv PATH=/mnt/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin SHLVL=5",
-            "StrictModes no",
-            "UsePAM no",
-            "PasswordAuthentication no",
-            "KbdInteractiveAuthentication no",
-            "PermitRootLogin yes",
-            "Subsystem sftp internal-sftp",
+        sshd_config(
+            self.root / "sshd_config",
+            port=self.port,
+            address=self.address,
+            keys=Path("/mnt"),
+            path="/mnt/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         )
-        config.write_text("\n".join(lines) + "\n")
         Path("/run/sshd").mkdir(exist_ok=True, mode=0o755)
         inside = ["nsenter", f"--net=/run/netns/{self.namespace}", "--"] if self.namespace else []
         command = [*inside, "unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child=SIGKILL", "--"]

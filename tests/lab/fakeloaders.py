@@ -22,7 +22,7 @@ options root=UUID=0a1b ro quiet
 """
 
 # LoaderEntry* as the real one writes it: non-volatile, visible to both services, UTF-16 with its null character.
-_BOOTCTL = """#!/bin/sh
+_BOOTCTL = """\
 case $1 in
 --print-boot-path|--print-esp-path) echo /boot;;
 set-oneshot)
@@ -34,7 +34,7 @@ set-oneshot)
 esac
 """
 
-_KEXEC = """#!/bin/sh
+_KEXEC = """\
 [ "$1" = -a ] && exit 2
 case $1 in
 -u) rm /mnt/kexec-image /mnt/kexec-words; echo 0 >/sys/kernel/kexec_loaded;;
@@ -61,8 +61,7 @@ class FakeSystemdBoot:
             folder.mkdir(parents=True)
         (self.entries / "debian.conf").write_text(DEFAULT_ENTRY)
         (box.root / "boot/loader/loader.conf").write_text("timeout 0\n")
-        (box.root / "bin/bootctl").write_text(_BOOTCTL % LOADER)
-        (box.root / "bin/bootctl").chmod(0o755)
+        box.program("bootctl", _BOOTCTL % LOADER)
         (box.root / "mounts").write_text("mount --bind /mnt/firmware /sys/firmware\n")
 
     def set(self, name: str, value: str | None) -> None:
@@ -104,8 +103,7 @@ class FakeKexec:
         self.root = box.root
         (box.root / "kernel").mkdir()
         (box.root / "kernel/notes").touch()
-        (box.root / "bin/kexec").write_text(_KEXEC)
-        (box.root / "bin/kexec").chmod(0o755)
+        box.program("kexec", _KEXEC)
         # What the box has for /sys/kernel/notes goes on lying there, in a folder that can have more files.
         (box.root / "mounts").write_text(
             "mount --bind /mnt/proc/notes /mnt/kernel/notes\n"

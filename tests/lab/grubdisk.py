@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.diskbox import DiskBox, disk_root, program, text, write_folder
+from lab.grubtext import LOADS_ENVIRONMENT, TAKES_NEXT_ENTRY
 
 from bisector.lab.initramfs import Entry
 from bisector.lab.programs import Program
@@ -34,28 +35,16 @@ PROGRAMS = (
 )
 
 # What grub-mkconfig makes of its 00_header and 10_linux, without the graphics.
-_GRUB_CFG = """\
-if [ -s $prefix/grubenv ]; then
-  set have_grubenv=true
-  load_env
-fi
-if [ "${next_entry}" ] ; then
-   set default="${next_entry}"
-   set next_entry=
-   save_env next_entry
-   set boot_once=true
-else
-   set default="${saved_entry}"
-fi
-menuentry_id_option="--id"
+_GRUB_CFG = f"""\
+{LOADS_ENVIRONMENT}{TAKES_NEXT_ENTRY}menuentry_id_option="--id"
 serial --unit=0 --speed=115200
 terminal_input serial
 terminal_output serial
 set timeout=0
-menuentry 'Debian GNU/Linux' --class debian $menuentry_id_option 'gnulinux-simple' {
-\tsearch --no-floppy --fs-uuid --set=root %(uuid)s
+menuentry 'Debian GNU/Linux' --class debian $menuentry_id_option 'gnulinux-simple' {{
+\tsearch --no-floppy --fs-uuid --set=root {UUID}
 \tlinux /boot/vmlinuz-%(release)s root=/dev/vda1 rw init=/init %(cmdline)s panic=1
-}
+}}
 """
 
 
@@ -108,7 +97,7 @@ def _files(folder: Path, box: DiskBox, default: KernelImage, more: Collection[En
     shutil.copytree(_PC, boot / "i386-pc", ignore=shutil.ignore_patterns("*.img"))
     shutil.copy2(default.path, folder / "boot" / f"vmlinuz-{default.release}")
     custom = subprocess.run(["sh", "/etc/grub.d/41_custom"], capture_output=True, text=True, check=True).stdout
-    values = {"uuid": UUID, "release": default.release, "cmdline": box.cmdline}
+    values = {"release": default.release, "cmdline": box.cmdline}
     (boot / "grub.cfg").write_text(_GRUB_CFG % values + custom)
     environment = str(boot / "grubenv")
     subprocess.run(["grub-editenv", environment, "create"], check=True)

@@ -48,6 +48,26 @@ def parent_of(pid: int) -> int | None:
         return None
 
 
+def sshd_config(file: Path, *, port: int, address: str, keys: Path, path: str) -> None:
+    """Write the configuration of a server that knows the host's key and the users' in one folder, as it sees that."""
+    lines = (
+        f"Port {port}",
+        f"ListenAddress {address}",
+        f"HostKey {keys}/host_key",
+        f"AuthorizedKeysFile {keys}/authorized_keys",
+        "PidFile none",
+        # SHLVL: bash then leaves the start-up files of whoever runs the tests alone.
+        f"SetEnv PATH={path} SHLVL=5",
+        "StrictModes no",
+        "UsePAM no",
+        "PasswordAuthentication no",
+        "KbdInteractiveAuthentication no",
+        "PermitRootLogin yes",
+        "Subsystem sftp internal-sftp",
+    )
+    file.write_text("\n".join(lines) + "\n")
+
+
 @dataclass
 class Sshd:
     """One OpenSSH server for one test."""
@@ -80,22 +100,7 @@ class Sshd:
         if os.getuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True, mode=0o755)
         config = self.folder / "sshd_config"
-        lines = (
-            f"Port {self.port}",
-            f"ListenAddress {self.address}",
-            f"HostKey {self.folder}/host_key",
-            f"AuthorizedKeysFile {self.folder}/authorized_keys",
-            f"PidFile {self.folder}/pid",
-            # SHLVL: bash then leaves the start-up files of whoever runs the tests alone.
-            f"SetEnv PATH={self.path} SHLVL=5",
-            "StrictModes no",
-            "UsePAM no",
-            "PasswordAuthentication no",
-            "KbdInteractiveAuthentication no",
-            "PermitRootLogin yes",
-            "Subsystem sftp internal-sftp",
-        )
-        config.write_text("\n".join(lines) + "\n")
+        sshd_config(config, port=self.port, address=self.address, keys=self.folder, path=self.path)
         assert SSHD is not None
         inside = ["nsenter", f"--net=/run/netns/{self.namespace}", "--"] if self.namespace else []
         with (self.folder / "log").open("ab") as log:

@@ -51,12 +51,6 @@ def module_box(root: Path, *, tools: bool = True, loader: Loader | None = None, 
     return box
 
 
-def program(box: FakeBox, name: str, body: str) -> None:
-    """A program of the box's own, before those of this computer."""
-    (box.root / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
-    (box.root / "bin" / name).chmod(0o755)
-
-
 def with_modules(image: KernelImage, folder: Path, *, size: int = 0) -> KernelImage:
     """The image with two real modules, of which one needs the other, and `size` more bytes that do not pack."""
     tree = folder / f"tree-{image.release}"

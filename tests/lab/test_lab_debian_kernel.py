@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import real
+from lab.controllers import proven_in
 from lab.debiandisk import debian_kernel, missing, tools
+from lab.diskbed import default_among, switched_on
 from lab.diskbox import PATIENT, DiskBox
 from lab.grubdisk import UNTOUCHED, environment, make_grub_box
 from lab.grubdisk import missing as missing_for_grub
@@ -31,7 +32,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def default() -> KernelImage:
-    return disk_kernels()[real.planted()["good"]]
+    return default_among(disk_kernels())
 
 
 @contextmanager
@@ -46,7 +47,7 @@ def cold_resets(box: DiskBox) -> Iterator[None]:
     def watch() -> None:
         while not end.wait(0.2):
             if box._process.exit_code() is not None:
-                box._order("on")
+                box.order("on")
                 end.wait(2.0)
 
     thread = threading.Thread(target=watch, daemon=True)
@@ -61,13 +62,9 @@ def cold_resets(box: DiskBox) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def box(default: KernelImage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DiskBox]:
     firmware = ("-device", "i6300esb", "-no-reboot")
-    box = make_grub_box(tmp_path_factory.mktemp("debian"), default, size_mib=160, more=tools(), firmware=firmware)
-    try:
-        box.start()
-        with cold_resets(box):
-            yield box
-    finally:
-        box.close()
+    made = make_grub_box(tmp_path_factory.mktemp("debian"), default, size_mib=160, more=tools(), firmware=firmware)
+    with switched_on(made) as box, cold_resets(box):
+        yield box
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +75,6 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> KernelImage:
 def test_a_kernel_that_needs_modules_to_find_its_disk_is_booted_reset_by_the_watchdog_and_gone_after_that(
     box: DiskBox, default: KernelImage, image: KernelImage, tmp_path: Path
 ) -> None:
-    (tmp_path / "one-shot-proven").touch()
     assert image.modules is not None
     config = box.config(
         # Without systemd nobody else loads what drives the watchdog, nor names network cards.
@@ -89,7 +85,7 @@ def test_a_kernel_that_needs_modules_to_find_its_disk_is_booted_reset_by_the_wat
         watchdog_s=15,
         boot={"method": "grub", "panic_s": 1, "initrd_timeout_s": 240.0, "keep": 1},
     )
-    machine = PhysicalMachine(config, tmp_path, session="hunt", limits=PATIENT)
+    machine = PhysicalMachine(config, proven_in(tmp_path), session="hunt", limits=PATIENT)
     try:
         record = machine.boot(image, console=tmp_path / "console.log", on_progress=lambda _: None)
         assert (record.release, record.build_id) == (image.release, image.build_id)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from lab.fakebox import DEFAULT_RELEASE, USABLE, WHY_NOT, fake_kernel, running_box
+from lab.grubtext import READS_CUSTOM, TAKES_NEXT_ENTRY
 from lab.machines import QUICK
 
 from bisector.lab.physical import PhysicalMachine
@@ -11,28 +12,15 @@ from bisector.lab.physical import PhysicalMachine
 pytestmark = pytest.mark.skipif(not USABLE, reason=WHY_NOT)
 
 # What matters of a grub.cfg by Fedora's grub2-mkconfig.
-FEDORA = """\
-if [ -f ${config_directory}/grubenv ]; then
-  load_env -f ${config_directory}/grubenv
+FEDORA = f"""\
+if [ -f ${{config_directory}}/grubenv ]; then
+  load_env -f ${{config_directory}}/grubenv
 elif [ -s $prefix/grubenv ]; then
   load_env
 fi
-if [ "${next_entry}" ] ; then
-   set default="${next_entry}"
-   set next_entry=
-   save_env next_entry
-   set boot_once=true
-else
-   set default="${saved_entry}"
-fi
-insmod blscfg
+{TAKES_NEXT_ENTRY}insmod blscfg
 blscfg
-if [ -f  ${config_directory}/custom.cfg ]; then
-  source ${config_directory}/custom.cfg
-elif [ -z "${config_directory}" -a -f  $prefix/custom.cfg ]; then
-  source $prefix/custom.cfg
-fi
-"""
+{READS_CUSTOM}"""
 ENTRY = f"title Fedora Linux\nversion {DEFAULT_RELEASE}\nlinux /vmlinuz-{DEFAULT_RELEASE}\n"
 
 

@@ -4,13 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import real
+from lab.controllers import Make, boot, controllers
+from lab.diskbed import altered, check_hang, check_panic, default_among, others_than_default, switched_on
 from lab.diskbox import PATIENT, DiskBox
 from lab.grubdisk import UNTOUCHED, environment, make_grub_box, missing
 from lab.machines import disk_kernels, wait_until
@@ -20,7 +20,6 @@ from bisector.lab.physical import PhysicalMachine
 from bisector.lab.survey import Grade, Survey
 from bisector.model.errors import KernelError, MachineError
 from bisector.model.kernel import KernelImage
-from bisector.model.machine import BootRecord
 from bisector.model.outcome import Outcome
 
 pytestmark = [
@@ -30,65 +29,40 @@ pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=f"needs {', '.join(missing())}"),
 ]
 
-Make = Callable[..., PhysicalMachine]
+
+@pytest.fixture(scope="module")
+def kernels() -> dict[str, KernelImage]:
+    return disk_kernels()
 
 
 @pytest.fixture(scope="module")
-def default() -> KernelImage:
-    return disk_kernels()[real.planted()["good"]]
+def default(kernels: dict[str, KernelImage]) -> KernelImage:
+    return default_among(kernels)
 
 
 @pytest.fixture(scope="module")
-def images(default: KernelImage) -> list[KernelImage]:
-    return [image for commit, image in sorted(disk_kernels().items()) if commit != default.commit]
+def images(kernels: dict[str, KernelImage]) -> list[KernelImage]:
+    return others_than_default(kernels)
 
 
 @pytest.fixture(scope="module")
-def switched_on(default: KernelImage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DiskBox]:
-    box = make_grub_box(tmp_path_factory.mktemp("grub"), default, clock="instructions")
-    try:
-        box.start()
+def grub_box(default: KernelImage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DiskBox]:
+    with switched_on(make_grub_box(tmp_path_factory.mktemp("grub"), default, clock="instructions")) as box:
         yield box
-    finally:
-        box.close()
-
-
-@contextmanager
-def altered(box: DiskBox, do: str, *arguments: str, undo: str) -> Iterator[None]:
-    box.run(do, *arguments)
-    try:
-        yield
-    finally:
-        box.run(undo)
 
 
 @pytest.fixture
-def box(switched_on: DiskBox, default: KernelImage) -> Iterator[DiskBox]:
+def box(grub_box: DiskBox, default: KernelImage) -> Iterator[DiskBox]:
     """The machine on its default kernel, and again so afterwards, whatever a test did to it."""
-    yield switched_on
-    assert switched_on.run("uname -r").strip() == default.release
-    assert environment(switched_on) == UNTOUCHED
+    yield grub_box
+    assert grub_box.run("uname -r").strip() == default.release
+    assert environment(grub_box) == UNTOUCHED
 
 
 @pytest.fixture
 def make(box: DiskBox, tmp_path: Path) -> Iterator[Make]:
-    """Controllers, by session. One-shot boots were proven there before, unless `proven` says otherwise."""
-    made: list[PhysicalMachine] = []
-
-    def machine(session: str = "hunt", *, proven: bool = True, **changes: object) -> PhysicalMachine:
-        if proven:
-            (tmp_path / session).mkdir(exist_ok=True)
-            (tmp_path / session / "one-shot-proven").touch()
-        made.append(PhysicalMachine(box.config(**changes), tmp_path / session, session=session, limits=PATIENT))
-        return made[-1]
-
-    yield machine
-    for one in made:
-        one.release()
-
-
-def boot(machine: PhysicalMachine, image: KernelImage, tmp_path: Path) -> BootRecord:
-    return machine.boot(image, console=tmp_path / "console.log", on_progress=lambda _: None)
+    with controllers(box, tmp_path, limits=PATIENT, end=PhysicalMachine.release) as make:
+        yield make
 
 
 def test_nothing_speaks_against_the_machine(box: DiskBox) -> None:
@@ -129,26 +103,15 @@ def test_a_kernel_is_booted_once_and_the_default_stays_the_default(
 
 
 def test_a_panic_leads_back_to_the_default_kernel_by_itself(
-    box: DiskBox, make: Make, default: KernelImage, images: list[KernelImage], tmp_path: Path
+    box: DiskBox, make: Make, images: list[KernelImage], tmp_path: Path
 ) -> None:
-    image, seen, cuts = images[0], len(box.boots), box.cuts
-    with pytest.raises(KernelError, match="Requested init /missing failed") as caught:
-        boot(make(cmdline="init=/missing"), image, tmp_path)
-    assert caught.value.outcome is Outcome.CRASHED
-    assert box.boots[seen:] == [image.release, default.release]
-    assert box.cuts == cuts
-    assert "Kernel panic - not syncing" in (tmp_path / "console.log").read_text()
+    check_panic(box, make(cmdline="init=/missing"), images[0], tmp_path)
 
 
 def test_a_kernel_that_hangs_is_ended_by_the_power_switch_and_the_default_is_back(
-    box: DiskBox, make: Make, default: KernelImage, images: list[KernelImage], tmp_path: Path
+    box: DiskBox, make: Make, images: list[KernelImage], tmp_path: Path
 ) -> None:
-    image, seen, cuts = images[0], len(box.boots), box.cuts
-    with pytest.raises(KernelError, match="hung: nothing answered") as caught:
-        boot(make(cmdline="init=/sbin/hang", boot_timeout_s=30.0), image, tmp_path)
-    assert caught.value.outcome is Outcome.BOOT_FAILED
-    assert box.boots[seen:] == [image.release, default.release]
-    assert box.cuts == cuts + 1
+    check_hang(box, make(cmdline="init=/sbin/hang", boot_timeout_s=30.0), images[0], tmp_path)
 
 
 def test_a_kernel_that_is_not_the_one_that_was_built_is_never_measured(

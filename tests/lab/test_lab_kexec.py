@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lab.controllers import Make, boot, booting_by, controllers
 from lab.fakebox import DEFAULT_RELEASE, USABLE, WHY_NOT, FakeBox, fake_kernel, running_box
 from lab.fakeloaders import FakeKexec
-from lab.loaderbed import Make, boot, controllers
 from lab.machines import QUICK
 
 from bisector.lab.boot.method import OneShotError
@@ -30,8 +30,8 @@ def box(tmp_path: Path, loader: FakeKexec) -> Iterator[FakeBox]:
 
 @pytest.fixture
 def make(box: FakeBox, tmp_path: Path) -> Iterator[Make]:
-    with controllers(box, tmp_path, "kexec") as make:
-        yield make
+    with controllers(box, tmp_path) as make:
+        yield booting_by("kexec", make)
 
 
 def test_every_kernel_is_started_from_the_default_one_and_kexec_is_one_of_the_facts(

@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from lab.controllers import proven_in
 from lab.fakebox import DEFAULT_RELEASE, USABLE, WHY_NOT, FakeBox, Loader, fake_kernel
 from lab.fakeloaders import FakeKexec, FakeSystemdBoot
 from lab.machines import QUICK
-from lab.modulebox import module_box, program, with_modules
+from lab.modulebox import module_box, with_modules
 
 from bisector.lab.physical import PhysicalMachine
 from bisector.lab.survey import Finding, Grade, Survey
@@ -52,7 +53,7 @@ def on(tmp_path: Path) -> Iterator[On]:
                 stack.callback(subprocess.run, ["umount", "-l", str(box.root / "modules")], check=True)
             stack.callback(box.close)
             for name, body in (programs or {}).items():
-                program(box, name, body)
+                box.program(name, body)
             box.start()
             return box
 
@@ -236,10 +237,8 @@ def test_a_tool_that_fails_is_the_labs_trouble_and_nothing_is_booted(
 ) -> None:
     body, words = BROKEN[what]
     box = on(tools=False, programs={"dracut": body, "lsinitrd": LIST})
-    (tmp_path / "hunt").mkdir()
-    (tmp_path / "hunt" / "one-shot-proven").touch()
     config = box.config(boot={"method": "grub", "initrd_timeout_s": 2.0})
-    machine = PhysicalMachine(config, tmp_path / "hunt", session="hunt", limits=QUICK)
+    machine = PhysicalMachine(config, proven_in(tmp_path / "hunt"), session="hunt", limits=QUICK)
     try:
         with pytest.raises(MachineError, match=f"no initramfs could be made for {image.release}: .*{words}") as caught:
             machine.boot(image, console=tmp_path / "console.log", on_progress=lambda _: None)

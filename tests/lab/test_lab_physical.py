@@ -3,11 +3,11 @@
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lab.controllers import Make, boot, controllers, proven_in
 from lab.fakebox import DEFAULT_RELEASE, PANIC, FakeBox, fake_kernel, running_box
 from lab.machines import QUICK, make_key, running, some_seconds, wait_until
 
@@ -18,38 +18,18 @@ from bisector.lab.reboot import UnreachableError
 from bisector.lab.ssh import ConnectError
 from bisector.model.errors import KernelError, MachineError
 from bisector.model.kernel import KernelImage
-from bisector.model.machine import BootRecord
 from bisector.model.outcome import Outcome
-
-Make = Callable[..., PhysicalMachine]
 
 
 @pytest.fixture
 def make(box: FakeBox, tmp_path: Path) -> Iterator[Make]:
-    """Controllers of the box, by session. One-shot boots were proven there before, unless `proven` says otherwise."""
-    made: list[PhysicalMachine] = []
-
-    def machine(session: str = "hunt", *, proven: bool = True, **changes: object) -> PhysicalMachine:
-        if proven:
-            (tmp_path / session).mkdir(exist_ok=True)
-            (tmp_path / session / "one-shot-proven").touch()
-        made.append(PhysicalMachine(box.config(**changes), tmp_path / session, session=session, limits=QUICK))
-        return made[-1]
-
-    yield machine
-    for one in made:
-        with suppress(KernelError, MachineError):
-            one.recover()
-        one.shell.close()
+    with controllers(box, tmp_path) as make:
+        yield make
 
 
 @pytest.fixture
 def image(tmp_path: Path) -> KernelImage:
     return fake_kernel(tmp_path, 1)
-
-
-def boot(machine: PhysicalMachine, image: KernelImage, tmp_path: Path) -> BootRecord:
-    return machine.boot(image, console=tmp_path / "console.log", on_progress=lambda _: None)
 
 
 def follow(box: FakeBox) -> str:
@@ -193,9 +173,7 @@ def test_scenario_06_a_boot_that_fills_up_is_cleared_of_our_kernels_alone_and_a_
     subprocess.run(["mkdir", "-p", str(tmp_path / "box")], check=True)
     (tmp_path / "box" / "boot").symlink_to(small_boot)
     with running_box(tmp_path / "box") as box:
-        (tmp_path / "hunt").mkdir()
-        (tmp_path / "hunt" / "one-shot-proven").touch()
-        machine = PhysicalMachine(box.config(), tmp_path / "hunt", session="hunt", limits=QUICK)
+        machine = PhysicalMachine(box.config(), proven_in(tmp_path / "hunt"), session="hunt", limits=QUICK)
         for index in (1, 2, 3):
             boot(machine, big(fake_kernel(tmp_path, index)), tmp_path)
         kept = sorted(path.name for path in (small_boot / "bisector").iterdir())
@@ -299,12 +277,17 @@ def test_scenario_09_a_job_outlives_a_lost_connection_and_its_result_counts(
     assert box.boots[-1] == f"reboot: {image.release}"
 
 
+def crash_once(box: FakeBox, there: Path) -> None:
+    wait_until(there.exists, limit_s=50)
+    box.crash()
+
+
 def test_scenario_09_a_machine_that_reboots_by_itself_in_mid_run_has_crashed_and_nothing_runs_again(
     box: FakeBox, make: Make, image: KernelImage, tmp_path: Path
 ) -> None:
     machine = make()
     boot(machine, image, tmp_path)
-    threading.Timer(0.7, box.crash).start()
+    threading.Thread(target=crash_once, args=(box, box.root / "times")).start()
     with pytest.raises(KernelError, match=f"rebooted by itself and runs {DEFAULT_RELEASE}") as caught:
         machine.jobs.run(("sh", "-c", f"echo once >>/mnt/times; sleep {some_seconds()}"), timeout_s=60)
     assert caught.value.outcome is Outcome.CRASHED

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import story
+from lab.controllers import proven_in
 from lab.fakebox import USABLE, WHY_NOT, FakeBox, fake_kernel
 from lab.machines import QUICK
 
@@ -59,10 +60,7 @@ def finished(kernels: Path) -> SessionState:
 @pytest.mark.skipif(not USABLE, reason=WHY_NOT)
 def test_parent_and_accused_are_booted_once_more_and_compared(box: FakeBox, tmp_path: Path) -> None:
     state, said = finished(tmp_path), list[str]()
-    folder = tmp_path / "machine"
-    folder.mkdir()
-    (folder / "one-shot-proven").touch()
-    physical = PhysicalMachine(box.config(), folder, session="hunt", limits=QUICK)
+    physical = PhysicalMachine(box.config(), proven_in(tmp_path / "machine"), session="hunt", limits=QUICK)
     machine = MeasuringMachine(physical, CommandRunner(benchmark()))
     assert section(state, tmp_path / "session") == ""
     collect(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from lab.controllers import proven_in
 from lab.fakebox import DEFAULT_RELEASE, FakeBox, fake_kernel
 from lab.machines import QUICK, Sshd, some_seconds
 from lab.proxy import Proxy, proxy_to
@@ -143,10 +144,8 @@ def before_box(box: FakeBox) -> Iterator[Proxy]:
 
 
 def machine_behind(proxy: Proxy, box: FakeBox, tmp_path: Path, **changes: object) -> PhysicalMachine:
-    (tmp_path / "hunt").mkdir(exist_ok=True)
-    (tmp_path / "hunt" / "one-shot-proven").touch()
     config = box.config(port=proxy.listens_at, boot_timeout_s=15.0, **changes)
-    return PhysicalMachine(config, tmp_path / "hunt", session="hunt", limits=PULSE)
+    return PhysicalMachine(config, proven_in(tmp_path / "hunt"), session="hunt", limits=PULSE)
 
 
 @pytest.mark.parametrize("how", ["reset", "freeze"])

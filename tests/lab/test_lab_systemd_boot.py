@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lab.controllers import Make, boot, booting_by, controllers
 from lab.fakebox import DEFAULT_RELEASE, USABLE, WHY_NOT, FakeBox, fake_kernel, running_box
 from lab.fakeloaders import DEFAULT_ENTRY, FakeSystemdBoot
-from lab.loaderbed import Make, boot, controllers
 from lab.machines import QUICK
 
 from bisector.lab.boot.method import OneShotError
@@ -35,8 +35,8 @@ def box(tmp_path: Path, loader: FakeSystemdBoot) -> Iterator[FakeBox]:
 
 @pytest.fixture
 def make(box: FakeBox, tmp_path: Path) -> Iterator[Make]:
-    with controllers(box, tmp_path, "systemd-boot") as make:
-        yield make
+    with controllers(box, tmp_path) as make:
+        yield booting_by("systemd-boot", make)
 
 
 def names(folder: Path) -> list[str]:

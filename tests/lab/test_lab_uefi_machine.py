@@ -1,10 +1,11 @@
 """Real kernels on a real UEFI machine: firmware with its variables, systemd-boot, ext4; only the metal is QEMU's."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import real
+from lab.controllers import Make, boot, controllers
+from lab.diskbed import altered, check_hang, check_panic, default_among, others_than_default, switched_on
 from lab.diskbox import PATIENT, DiskBox
 from lab.machines import wait_until
 from lab.uefibox import DEFAULT, make_uefi_box, missing, own_files, variable
@@ -13,10 +14,8 @@ from lab.uefikernels import uefi_kernels
 from bisector.lab.boot.method import OneShotError
 from bisector.lab.physical import PhysicalMachine
 from bisector.lab.survey import Grade, Survey
-from bisector.model.errors import KernelError, MachineError
+from bisector.model.errors import MachineError
 from bisector.model.kernel import KernelImage
-from bisector.model.machine import BootRecord
-from bisector.model.outcome import Outcome
 
 pytestmark = [
     pytest.mark.kernel,
@@ -24,8 +23,6 @@ pytestmark = [
     pytest.mark.xdist_group("uefi"),
     pytest.mark.skipif(bool(missing()), reason=f"needs {', '.join(missing())}"),
 ]
-
-Make = Callable[..., PhysicalMachine]
 
 
 @pytest.fixture(scope="module")
@@ -35,24 +32,18 @@ def kernels() -> dict[str, KernelImage]:
 
 @pytest.fixture(scope="module")
 def default(kernels: dict[str, KernelImage]) -> KernelImage:
-    return kernels[real.planted()["good"]]
+    return default_among(kernels)
 
 
 @pytest.fixture(scope="module")
-def images(kernels: dict[str, KernelImage], default: KernelImage) -> list[KernelImage]:
-    """Others than the default, none of which panics by itself."""
-    left_out = {default.commit, *real.planted()["panicking"]}
-    return [image for commit, image in sorted(kernels.items()) if commit not in left_out]
+def images(kernels: dict[str, KernelImage]) -> list[KernelImage]:
+    return others_than_default(kernels)
 
 
 @pytest.fixture(scope="module")
-def switched_on(default: KernelImage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DiskBox]:
-    box = make_uefi_box(tmp_path_factory.mktemp("uefi"), default)
-    try:
-        box.start()
+def uefi_box(default: KernelImage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DiskBox]:
+    with switched_on(make_uefi_box(tmp_path_factory.mktemp("uefi"), default)) as box:
         yield box
-    finally:
-        box.close()
 
 
 def set_next(box: DiskBox) -> str:
@@ -60,33 +51,18 @@ def set_next(box: DiskBox) -> str:
 
 
 @pytest.fixture
-def box(switched_on: DiskBox, default: KernelImage) -> Iterator[DiskBox]:
+def box(uefi_box: DiskBox, default: KernelImage) -> Iterator[DiskBox]:
     """The machine on its default kernel, and again so afterwards, whatever a test did to it."""
-    assert switched_on.run("uname -r").strip() == default.release
-    yield switched_on
-    assert switched_on.run("uname -r").strip() == default.release
-    assert (set_next(switched_on), variable(switched_on, "LoaderEntryDefault")) == ("", "")
+    assert uefi_box.run("uname -r").strip() == default.release
+    yield uefi_box
+    assert uefi_box.run("uname -r").strip() == default.release
+    assert (set_next(uefi_box), variable(uefi_box, "LoaderEntryDefault")) == ("", "")
 
 
 @pytest.fixture
 def make(box: DiskBox, tmp_path: Path) -> Iterator[Make]:
-    """Controllers, by session. One-shot boots were proven there before, unless `proven` says otherwise."""
-    made: list[PhysicalMachine] = []
-
-    def machine(session: str = "hunt", *, proven: bool = True, **changes: object) -> PhysicalMachine:
-        if proven:
-            (tmp_path / session).mkdir(exist_ok=True)
-            (tmp_path / session / "one-shot-proven").touch()
-        made.append(PhysicalMachine(box.config(**changes), tmp_path / session, session=session, limits=PATIENT))
-        return made[-1]
-
-    yield machine
-    for one in made:
-        one.release()
-
-
-def boot(machine: PhysicalMachine, image: KernelImage, tmp_path: Path) -> BootRecord:
-    return machine.boot(image, console=tmp_path / "console.log", on_progress=lambda _: None)
+    with controllers(box, tmp_path, limits=PATIENT, end=PhysicalMachine.release) as make:
+        yield make
 
 
 def test_the_check_finds_nothing_against_a_machine_with_systemd_boot(box: DiskBox) -> None:
@@ -138,26 +114,15 @@ def test_a_kernel_is_booted_once_and_the_default_stays_the_default(
 
 
 def test_a_panic_leads_back_to_the_default_kernel_by_itself(
-    box: DiskBox, make: Make, default: KernelImage, images: list[KernelImage], tmp_path: Path
+    box: DiskBox, make: Make, images: list[KernelImage], tmp_path: Path
 ) -> None:
-    image, seen = images[0], len(box.boots)
-    with pytest.raises(KernelError, match="Requested init /missing failed") as caught:
-        boot(make(cmdline="init=/missing"), image, tmp_path)
-    assert caught.value.outcome is Outcome.CRASHED
-    assert box.boots[seen:] == [image.release, default.release]
-    assert box.cuts == 0
-    assert "Kernel panic - not syncing" in (tmp_path / "console.log").read_text()
+    check_panic(box, make(cmdline="init=/missing"), images[0], tmp_path)
 
 
 def test_a_kernel_that_hangs_is_ended_by_the_power_switch_and_the_default_is_back(
-    box: DiskBox, make: Make, default: KernelImage, images: list[KernelImage], tmp_path: Path
+    box: DiskBox, make: Make, images: list[KernelImage], tmp_path: Path
 ) -> None:
-    image, seen, cuts = images[0], len(box.boots), box.cuts
-    with pytest.raises(KernelError, match="hung: nothing answered") as caught:
-        boot(make(cmdline="init=/sbin/hang", boot_timeout_s=20.0), image, tmp_path)
-    assert caught.value.outcome is Outcome.BOOT_FAILED
-    assert box.boots[seen:] == [image.release, default.release]
-    assert box.cuts == cuts + 1
+    check_hang(box, make(cmdline="init=/sbin/hang", boot_timeout_s=20.0), images[0], tmp_path)
 
 
 def test_a_power_cut_between_setting_the_next_boot_and_the_reboot_costs_one_boot_and_is_over(
@@ -169,7 +134,7 @@ def test_a_power_cut_between_setting_the_next_boot_and_the_reboot_costs_one_boot
     machine._method.preflight()
     machine._method.install(image, running=default.release, anew=False)
     machine._method.boot_once(image)
-    box._order("cut")
+    box.order("cut")
     wait_until(lambda: len(box.boots) > seen, limit_s=60)
     box.wait()
     assert box.boots[seen:] == [image.release]
@@ -179,21 +144,23 @@ def test_a_power_cut_between_setting_the_next_boot_and_the_reboot_costs_one_boot
     assert box.boots[seen:] == [image.release, default.release]
 
 
+BALLAST = """
+cd /boot && rm -rf bisector && rm -f loader/entries/bisector-*
+free=$(df -k /boot | awk "NR == 2 { print \\$4 }")
+dd if=/dev/zero of=/boot/ballast bs=1024 count=$((free - 5000)) && sync
+"""
+
+
 def test_a_full_partition_is_refused_before_anything_is_written(
     box: DiskBox, make: Make, images: list[KernelImage], tmp_path: Path
 ) -> None:
     seen = len(box.boots)
-    box.run("cd /boot && rm -rf bisector && rm -f loader/entries/bisector-*")
-    box.run(
-        'free=$(df -k /boot | awk "NR == 2 { print \\$4 }");'
-        "dd if=/dev/zero of=/boot/ballast bs=1024 count=$((free - 5000)) && sync"
-    )
-    listed = box.run("find /boot -type f -exec md5sum {} +")
-    with pytest.raises(MachineError, match=r"/boot is full: \d MiB are needed, 4 free"):
-        boot(make(), images[1], tmp_path)
-    assert box.run("find /boot -type f -exec md5sum {} +") == listed
+    with altered(box, BALLAST, undo="rm /boot/ballast && sync"):
+        listed = box.run("find /boot -type f -exec md5sum {} +")
+        with pytest.raises(MachineError, match=r"/boot is full: \d MiB are needed, 4 free"):
+            boot(make(), images[1], tmp_path)
+        assert box.run("find /boot -type f -exec md5sum {} +") == listed
     assert box.boots[seen:] == []
-    box.run("rm /boot/ballast && sync")
 
 
 def test_a_variable_that_the_firmware_does_not_clear_is_seen_with_the_default_kernel_and_taken_back(
@@ -201,46 +168,44 @@ def test_a_variable_that_the_firmware_does_not_clear_is_seen_with_the_default_ke
 ) -> None:
     """A start-up script of the machine sets it again at each boot, as a firmware does that restores its variables."""
     seen = len(box.boots)
-    box.run(
+    sets_it = (
         "cp /init /init.own && sed -i '/^hostname/i /usr/bin/bootctl set-oneshot bisector-probe.conf' /init && sync"
     )
-    with pytest.raises(OneShotError, match=r"does not clear itself: bisector-probe\.conf was still set"):
+    sticky = altered(box, sets_it, undo="mv /init.own /init && sync")
+    with sticky, pytest.raises(OneShotError, match=r"does not clear itself: bisector-probe\.conf was still set"):
         boot(make(proven=False), images[0], tmp_path)
     assert box.boots[seen:] == [default.release]
     assert set_next(box) == ""
-    box.run("mv /init.own /init && sync")
 
 
 def test_a_machine_whose_loader_reads_another_partition_is_refused_before_the_first_test_kernel(
     box: DiskBox, make: Make, default: KernelImage, images: list[KernelImage], tmp_path: Path
 ) -> None:
     seen = len(box.boots)
-    box.run("cp -a /boot /other && mount --bind /other /boot")
-    with pytest.raises(OneShotError, match="booted its default entry instead"):
+    moved = altered(box, "cp -a /boot /other && mount --bind /other /boot", undo="rm -r /other")
+    with moved, pytest.raises(OneShotError, match="booted its default entry instead"):
         boot(make(proven=False, boot={"method": "systemd-boot", "boot_path": "/boot"}), images[0], tmp_path)
     assert box.boots[seen:] == [default.release]
-    box.run("rm -r /other")
 
 
 def test_somebody_elses_next_boot_is_left_to_them(
     box: DiskBox, make: Make, images: list[KernelImage], tmp_path: Path
 ) -> None:
     seen = len(box.boots)
-    box.run("bootctl set-oneshot auto-reboot-to-firmware-setup")
-    with pytest.raises(OneShotError, match="somebody has set the next boot to 'auto-reboot-to-firmware-setup' already"):
-        boot(make(), images[0], tmp_path)
-    assert set_next(box) == "auto-reboot-to-firmware-setup"
+    theirs = "auto-reboot-to-firmware-setup"
+    with altered(box, f"bootctl set-oneshot {theirs}", undo='bootctl set-oneshot ""'):
+        with pytest.raises(OneShotError, match=f"somebody has set the next boot to '{theirs}' already"):
+            boot(make(), images[0], tmp_path)
+        assert set_next(box) == theirs
     assert box.boots[seen:] == []
-    box.run('bootctl set-oneshot ""')
 
 
 def test_a_default_that_an_entry_of_ours_could_become_is_refused(
     box: DiskBox, make: Make, images: list[KernelImage], tmp_path: Path
 ) -> None:
-    box.run('bootctl set-default "*"')
-    with pytest.raises(OneShotError, match=r"the default '\*' could mean an entry of ours"):
+    loose = altered(box, 'bootctl set-default "*"', undo='bootctl set-default ""')
+    with loose, pytest.raises(OneShotError, match=r"the default '\*' could mean an entry of ours"):
         boot(make(), images[0], tmp_path)
-    box.run('bootctl set-default ""')
 
 
 def test_kexec_starts_a_kernel_past_the_firmware_and_a_reboot_leads_back(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import real
+from lab.diskbed import default_among, others_than_default, switched_on
 from lab.diskbox import PATIENT, DiskBox
 from lab.uefibox import UNIFIED, make_uefi_box, missing, variable
 from lab.uefikernels import uefi_kernels
@@ -28,24 +28,19 @@ def kernels() -> dict[str, KernelImage]:
 
 @pytest.fixture
 def default(kernels: dict[str, KernelImage]) -> KernelImage:
-    return kernels[real.planted()["good"]]
+    return default_among(kernels)
 
 
 @pytest.fixture
 def box(default: KernelImage, tmp_path: Path) -> Iterator[DiskBox]:
-    box = make_uefi_box(tmp_path / "box", default, unified=True)
-    try:
-        box.start()
+    with switched_on(make_uefi_box(tmp_path / "box", default, unified=True)) as box:
         yield box
-    finally:
-        box.close()
 
 
 def test_a_unified_default_on_an_extended_boot_partition_is_proven_left_alone_and_returned_to(
     box: DiskBox, kernels: dict[str, KernelImage], default: KernelImage, tmp_path: Path
 ) -> None:
-    left_out = {default.commit, *real.planted()["panicking"]}
-    image = next(image for commit, image in sorted(kernels.items()) if commit not in left_out)
+    image = others_than_default(kernels)[0]
     assert variable(box, "LoaderEntrySelected") == UNIFIED
     survey = Survey(box.config(), limits=PATIENT)
     try:

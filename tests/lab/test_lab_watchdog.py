@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lab.controllers import proven_in
 from lab.fakebox import DEFAULT_RELEASE, USABLE, WHY_NOT, FakeBox, fake_kernel
 from lab.machines import QUICK, wait_until
 
@@ -31,7 +32,7 @@ mount --bind /mnt/watchdog0 /dev/watchdog0
 mount --bind /mnt/class /sys/class
 """
 
-_WDCTL = '#!/bin/sh\n[ "$1 $3" = "-s /dev/watchdog0" ] && echo "$2" >/sys/class/watchdog/watchdog0/timeout\n'
+_WDCTL = '[ "$1 $3" = "-s /dev/watchdog0" ] && echo "$2" >/sys/class/watchdog/watchdog0/timeout'
 
 
 class Hardware:
@@ -48,8 +49,7 @@ class Hardware:
             (self.about / name).write_text(f"{content}\n")
         os.mkfifo(box.root / "watchdog0")
         (box.root / "mounts").write_text(_MOUNTS)
-        (box.root / "bin/wdctl").write_text(_WDCTL)
-        (box.root / "bin/wdctl").chmod(0o755)
+        box.program("wdctl", _WDCTL)
 
     def __enter__(self) -> "Hardware":
         self._pipe = os.open(self._box.root / "watchdog0", os.O_RDWR | os.O_NONBLOCK)
@@ -84,10 +84,8 @@ def box(tmp_path: Path) -> Iterator[FakeBox]:
 
 
 def boot(box: FakeBox, tmp_path: Path, **changes: object) -> tuple[PhysicalMachine, BootRecord]:
-    (tmp_path / "hunt").mkdir()
-    (tmp_path / "hunt/one-shot-proven").touch()
     config = box.config(power=None, watchdog_s=10, **changes)
-    machine = PhysicalMachine(config, tmp_path / "hunt", session="hunt", limits=QUICK)
+    machine = PhysicalMachine(config, proven_in(tmp_path / "hunt"), session="hunt", limits=QUICK)
     record = machine.boot(fake_kernel(tmp_path, 1), console=tmp_path / "console", on_progress=lambda _: None)
     return machine, record
 
