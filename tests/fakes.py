@@ -13,7 +13,8 @@ from bisector.model.kernel import KernelImage
 from bisector.model.machine import BootRecord, MachineFacts, NotGivenBack
 from bisector.model.outcome import Outcome
 from bisector.model.sample import RunRecord, Sample
-from bisector.recipe.schema import Recipe
+from bisector.recipe.load import canonical_text
+from bisector.recipe.schema import LimitsPart, Recipe
 from bisector.session.ports import OnProgress, Progress
 
 FACTS = MachineFacts(pairs=(("cpu", "fake"), ("clocksource", "tsc")))
@@ -58,11 +59,15 @@ def recipe_for(*machines: str) -> Recipe:
 
 
 def session_started(
-    commits: CommitRange, name: str = "fake-hunt", machines: tuple[str, ...] = ("lab-01",)
+    commits: CommitRange,
+    name: str = "fake-hunt",
+    machines: tuple[str, ...] = ("lab-01",),
+    *,
+    limits: LimitsPart = RECIPE.limits,
 ) -> SessionStarted:
     return SessionStarted(
         session=name,
-        recipe="",
+        recipe=canonical_text(RECIPE.model_copy(update={"limits": limits})),
         recipe_digest="d",
         repo="/nowhere",
         range=commits,

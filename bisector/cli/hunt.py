@@ -37,7 +37,7 @@ EXIT_INTERRUPTED = 130
 INTERRUPTED = "interrupted from the terminal"
 
 RETRY_PAUSE_S = 30.0
-"""After trouble of a machine or the builder; four times that after the second in a row, and the third is the last."""
+"""After trouble of a machine or the builder; then two minutes, eight, and half an hour, as long as `limits` allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,9 @@ from bisector.model.errors import BisectorError, MachineError
 from bisector.model.kernel import KernelImage
 from bisector.model.machine import BootRecord, NotGivenBack
 from bisector.model.outcome import AnswerKind
+from bisector.recipe.load import parse_recipe
 from bisector.recipe.schema import Recipe
 from bisector.report.profiles import movers_text
-from bisector.report.summary import recipe_of
 from bisector.session.artefacts import Artefacts
 from bisector.session.ports import OnProgress
 from bisector.session.state import SessionState
@@ -112,7 +112,7 @@ def section(state: SessionState, folder: Path) -> str:
     if not all(path.exists() for path in paths):
         return ""
     parent, accused = _pair(state)
-    profiler = recipe_of(state.recipe_text).benchmark.profile or "perf"
+    profiler = parse_recipe(state.recipe_text).benchmark.profile or "perf"
     try:
         found = movers(*(PROFILES[FORMAT_OF[profiler]](path.read_bytes()).without_idle() for path in paths))
     except (FormatError, OSError) as error:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 from bisector.history.bisectlog import Mark, write_bisect_log
 from bisector.model.errors import BisectorError
 from bisector.model.outcome import AnswerKind, Verdict
+from bisector.recipe.load import parse_recipe
 from bisector.report.as_json import report_document, status_document, to_json
 from bisector.report.events import EventLines
 from bisector.report.measured import measured_table
 from bisector.report.mmtests import PercentOf
 from bisector.report.status import status_text, why_text
-from bisector.report.summary import Summary, recipe_of, summarise
+from bisector.report.summary import Summary, summarise
 from bisector.report.text import answer_line, ending_text, report_text
 from bisector.report.words import clock, day
 from bisector.search.types import Assessment
@@ -46,7 +47,7 @@ def observer(current: "Current", how: Watching) -> "Display":
 def read(home: Home, name: str) -> tuple[SessionState, Assessment | None]:
     """A session as it stands, and what the search believes of it."""
     state = fold(home.read(name).entries)
-    return state, Outlook(state, recipe_of(state.recipe_text)).assessment(state)
+    return state, Outlook(state, parse_recipe(state.recipe_text)).assessment(state)
 
 
 def told(state: SessionState, assessment: Assessment | None) -> Summary:
@@ -56,7 +57,7 @@ def told(state: SessionState, assessment: Assessment | None) -> Summary:
 
 def ending(state: SessionState, *, quiet: bool) -> str:
     """What is printed when a hunt ends or pauses."""
-    summary = told(state, Outlook(state, recipe_of(state.recipe_text)).assessment(state))
+    summary = told(state, Outlook(state, parse_recipe(state.recipe_text)).assessment(state))
     return answer_line(summary) if quiet else ending_text(summary)
 
 

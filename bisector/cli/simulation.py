@@ -184,11 +184,11 @@ def _of_repository(repo: Path, good: str, bad: str) -> Setting:
 def _of_session(home: Home, name: str) -> Setting:
     """The deviations, costs, range and search options of a session; its effect too, if its ends clearly differ."""
     from bisector.cli.show import read
-    from bisector.report.summary import recipe_of
+    from bisector.recipe.load import parse_recipe
     from bisector.session.evidence import costs_of, evidence_of, options_of
 
     state, assessment = read(home, home.pick(name))
-    recipe = recipe_of(state.recipe_text)
+    recipe = parse_recipe(state.recipe_text)
     boots = [boot.commit for boot in evidence_of(state, recipe.benchmark.test).boots]
     at_good, at_bad = boots.count(0), boots.count(len(state.range) - 1)
     if assessment is None or assessment.effect_percent is None:

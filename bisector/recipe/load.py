@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,11 @@ def load_recipe(path_or_text: Path | str, *, overrides: Sequence[str] = ()) -> L
     return LoadedRecipe(recipe=recipe, text=canonical_text(recipe), digest=digest, folder=folder)
 
 
+@lru_cache(maxsize=8)
 def parse_recipe(text: str) -> Recipe:
     """Return the recipe of a text that was checked before (a session's); no file is looked at.
+
+    The last few are kept: a hunt and a live view ask at every event.
 
     Raises RecipeError as `load_recipe` does.
     """

@@ -81,15 +81,18 @@ class SearchPart(Part):
 
 
 class LimitsPart(Part):
-    """How many commits in a row may fail in one way before the session pauses; a resume counts anew.
+    """What may fail in a row in one way before the session pauses, or a machine is set aside; a resume counts anew.
 
-    Ten is as many as a plain bisection of a thousand commits has steps: a row of that length is no bad luck. A wrong
-    kernel is seldom the commit's doing, so three of them are enough.
+    Ten commits are as many as a plain bisection of a thousand has steps: a row of that length is no bad luck. A wrong
+    kernel is seldom the commit's doing, so three of them are enough. Errors are a machine's own, or the builder's, and
+    say nothing of a commit: a hiccup is tried again, a dead machine is not hammered.
     """
 
     failed_builds: PositiveInt = 10
     failed_boots: PositiveInt = 10
     wrong_kernels: PositiveInt = 3
+    machine_errors: PositiveInt = 3
+    builder_errors: PositiveInt = 3
 
 
 class Recipe(Part):

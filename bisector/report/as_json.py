@@ -10,6 +10,7 @@ from typing import Any
 
 from bisector.report.summary import AnswerLine, Belief, CommitLine, Effect, Row, Summary, Suspect
 from bisector.report.words import iso
+from bisector.session.budgets import Budget
 
 
 def to_json(document: object) -> str:
@@ -29,7 +30,8 @@ def status_document(summary: Summary) -> dict[str, Any]:
         "pause": {"reason": summary.pause_reason, "resolution": summary.pause_resolution}
         if summary.pause_reason
         else None,
-        "budgets": {budget.kind: {"used": budget.used, "allowed": budget.allowed} for budget in summary.budgets},
+        "budgets": {budget.kind: _budget(budget) for budget in summary.budgets},
+        "errors": {worker: _budget(budget) for worker, budget in summary.errors.items()},
         "not_given_back": [asdict(left) for left in summary.not_given_back],
         "started": iso(summary.started_at),
         "last_event": iso(summary.last_at),
@@ -37,6 +39,10 @@ def status_document(summary: Summary) -> dict[str, Any]:
         "config_drift": [asdict(drift) for drift in summary.drifts],
         "fixup_drift": [asdict(drift) for drift in summary.fixup_drifts],
     }
+
+
+def _budget(budget: Budget) -> dict[str, int]:
+    return {"used": budget.used, "allowed": budget.allowed}
 
 
 def report_document(summary: Summary) -> dict[str, Any]:

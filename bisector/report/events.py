@@ -31,7 +31,7 @@ from bisector.model.events import (
 )
 from bisector.model.outcome import AnswerKind
 from bisector.model.sample import RunRecord
-from bisector.report.summary import recipe_of
+from bisector.recipe.load import parse_recipe
 from bisector.report.text import OUTCOME_WORDS, deviation
 from bisector.report.words import belief, clip, clock, count, day, duration, number, plain
 from bisector.session.state import ALL_RUNS_IN, Entry, SessionState
@@ -199,7 +199,7 @@ class EventLines:
 
 def _test_of(recipe: str) -> str:
     try:
-        return recipe_of(recipe).benchmark.test
+        return parse_recipe(recipe).benchmark.test
     except RecipeError:
         # A log must be readable though its recipe was written by a newer program: the first test is shown then.
         return ""

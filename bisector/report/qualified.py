@@ -4,9 +4,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bisector.model.sample import Sample
+from bisector.recipe.load import parse_recipe
 from bisector.recipe.schema import Recipe
 from bisector.report.counts import pinning
-from bisector.report.summary import recipe_of
 from bisector.report.text import deviation
 from bisector.report.words import between, count, duration, interval, iso, number, signed, wrap
 from bisector.search.qualify import FEWEST_BOOTS, Modes, Qualified, qualify
@@ -31,7 +31,7 @@ class Report:
 
 def qualification_report(state: SessionState) -> Report:
     """What the boots so far say, by the search's own words."""
-    recipe = recipe_of(state.recipe_text)
+    recipe = parse_recipe(state.recipe_text)
     test = recipe.benchmark.test
     samples = [sample for look in measured_looks(state) for sample in look.runs[0].samples if sample.test == test]
     boots = list(evidence_of(state, test).boots)

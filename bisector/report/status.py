@@ -137,8 +137,9 @@ def _done_line(summary: Summary) -> str:
 
 def _budget_lines(summary: Summary) -> list[str]:
     """What is used of the limits on failures in a row; nothing where nothing failed."""
-    used = [f"{one.used} of {one.allowed} {one.words}" for one in summary.budgets if one.used]
-    return wrap(f"Failures before it pauses: {', '.join(used)}.") if used else []
+    budgets = (*summary.budgets, *summary.errors.values())
+    used = [f"{one.used} of {one.allowed} {one.words}" for one in budgets if one.used]
+    return wrap(f"Used of its limits: {', '.join(used)}.") if used else []
 
 
 def _grounds(summary: Summary, seen: Belief) -> list[str]:

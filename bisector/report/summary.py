@@ -4,8 +4,8 @@ The final report, `status`, the JSON and the live view all read a `Summary`: two
 """
 
 import math
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from bisector.model.commit import Commit
 from bisector.model.outcome import AnswerKind, Outcome, Verdict
@@ -16,9 +16,9 @@ from bisector.report.drift import Drift, FixupDrift, drifts, fixup_drifts
 from bisector.report.siblings import SiblingChange, sibling_changes
 from bisector.report.words import plain
 from bisector.search.types import Assessment, CommitVerdict
-from bisector.session.budgets import Budget, budgets_of
+from bisector.session.budgets import Budget, budgets_of, errors_of
 from bisector.session.evidence import costs_of, measured_looks, skips
-from bisector.session.state import SessionState, Status
+from bisector.session.state import BUILDER, SessionState, Status
 
 SUSPECTS_KEPT = 12
 """Leading suspects that a summary names; the others are counted."""
@@ -155,6 +155,7 @@ class Summary:
     pause_resolution: str
     next_why: str
     budgets: tuple[Budget, ...] = ()
+    errors: Mapping[str, Budget] = field(default_factory=dict)
     not_given_back: tuple[NotGivenBack, ...] = ()
     drifts: tuple[Drift, ...] = ()
     fixup_drifts: tuple[FixupDrift, ...] = ()
@@ -174,7 +175,7 @@ def summarise(
     touches, `siblings=False` leaves out the `also` tests (the live view has no room for them).
     Raises RecipeError if the session's recipe is not one.
     """
-    recipe = recipe_of(state.recipe_text)
+    recipe = parse_recipe(state.recipe_text)
     test = recipe.benchmark.test
     unit, higher = _unit_of(state, recipe)
     rows = _rows(state, assessment, test)
@@ -203,7 +204,8 @@ def summarise(
         pause_reason=plain(state.pause_reason),
         pause_resolution=plain(state.pause_resolution),
         next_why=plain(next((look.why for look in reversed(state.looks) if look.ended_at is None), "")),
-        budgets=budgets_of(state, recipe.limits),
+        budgets=budgets_of(state),
+        errors={worker: errors_of(state, worker) for worker in (BUILDER, *state.machines)},
         not_given_back=tuple(
             NotGivenBack(machine=left.machine, reason=plain(left.reason), resolution=plain(left.resolution))
             for left in state.not_given_back.values()
@@ -211,12 +213,6 @@ def summarise(
         drifts=drifts(state, state.answer),
         fixup_drifts=fixup_drifts(state, state.answer),
     )
-
-
-@lru_cache(maxsize=8)
-def recipe_of(text: str) -> Recipe:
-    """The recipe of a session's text; a live view asks for it at every event."""
-    return parse_recipe(text)
 
 
 def line_of(state: SessionState, index: int) -> CommitLine:

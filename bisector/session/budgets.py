@@ -1,23 +1,26 @@
-"""How many commits in a row may come to nothing before people are asked. Pure: read off the journal's state.
+"""What may fail in a row before people are asked. Pure: read off the journal's state.
 
 A commit that cannot be tested is left out, and the search goes around it; but a whole block of them, or a broken
 base, would eat the night one build at a time. So each kind of failure has a budget of its own (`limits` in the
 recipe), and the session pauses when one is spent: never a verdict, and never where the answer is there without it.
-A success of the same kind ends a row, and a resume begins a new one. Source: lab failure scenario 12, "per-kind
-failure budget pauses". Trouble of a machine or of the builder has its own rule (`machines.given_up`).
+The builder and each machine have one for errors of their own; a machine that spent it is set aside, and the session
+pauses with the last one. A success of the same kind ends a row, and a resume begins a new one. Source: lab failure
+scenario 12, "per-kind failure budget pauses".
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from bisector.model.outcome import Outcome, Purpose
+from bisector.recipe.load import parse_recipe
 from bisector.recipe.schema import LimitsPart
 from bisector.session.blame import KERNEL_FAILED
-from bisector.session.state import SessionState
+from bisector.session.state import BUILDER, SessionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What one kind of failure may cost: `used` of `allowed` commits in a row; `last` is the last one's reason.
+    """What one kind of failure may cost: `used` of `allowed` in a row; `last` is the last one's reason.
 
     `kind` is the recipe's key below `limits`, `words` say it to people.
     """
@@ -33,40 +36,42 @@ class Budget:
         """Is nothing of it left?"""
         return self.used >= self.allowed
 
+    @property
+    def limit(self) -> str:
+        """Which key of the recipe allows how many."""
+        return f"limits.{self.kind} is {self.allowed}"
 
-def budgets_of(state: SessionState, limits: LimitsPart) -> tuple[Budget, ...]:
-    """Every budget as it stands, counted since the last resume."""
-    builds, build_reason = _failed_builds(state)
-    boots, boot_reason = _failed_boots(state, KERNEL_FAILED)
-    wrong, wrong_reason = _failed_boots(state, (Outcome.WRONG_KERNEL,))
-    return (
-        Budget(
-            kind="failed_builds",
-            words="commits in a row did not build",
-            used=builds,
-            allowed=limits.failed_builds,
-            last=build_reason,
-        ),
-        Budget(
-            kind="failed_boots",
-            words="commits in a row did not come up or crashed",
-            used=boots,
-            allowed=limits.failed_boots,
-            last=boot_reason,
-        ),
-        Budget(
-            kind="wrong_kernels",
-            words="commits in a row came up as another kernel",
-            used=wrong,
-            allowed=limits.wrong_kernels,
-            last=wrong_reason,
-        ),
+
+def budgets_of(state: SessionState) -> tuple[Budget, ...]:
+    """Every budget of commits as it stands, counted since the last resume."""
+    limits = _limits(state)
+    found = []
+    for kind, words, counted in _OF_COMMITS:
+        used, last = counted(state)
+        found.append(Budget(kind=kind, words=words, used=used, allowed=getattr(limits, kind), last=last))
+    return tuple(found)
+
+
+def errors_of(state: SessionState, worker: str) -> Budget:
+    """The budget of a machine, or of the builder, for errors of its own."""
+    kind = "builder_errors" if worker == BUILDER else "machine_errors"
+    used = state.troubles.get(worker, 0)
+    return Budget(
+        kind=kind,
+        words=f"errors of {'the builder' if worker == BUILDER else worker}",
+        used=used,
+        allowed=getattr(_limits(state), kind),
+        last=state.last_trouble[worker].reason if used else "",
     )
 
 
-def spent_budget(state: SessionState, limits: LimitsPart) -> Budget | None:
-    """The first budget of which nothing is left, or None."""
-    return next((budget for budget in budgets_of(state, limits) if budget.spent), None)
+def spent_budget(state: SessionState) -> Budget | None:
+    """The first budget of commits of which nothing is left, or None."""
+    return next((budget for budget in budgets_of(state) if budget.spent), None)
+
+
+def _limits(state: SessionState) -> LimitsPart:
+    return parse_recipe(state.recipe_text).limits
 
 
 def _failed_builds(state: SessionState) -> tuple[int, str]:
@@ -98,3 +103,18 @@ def _failed_boots(state: SessionState, outcomes: tuple[Outcome, ...]) -> tuple[i
             failed.clear()
             reason = ""
     return len(failed), reason
+
+
+_OF_COMMITS: tuple[tuple[str, str, Callable[[SessionState], tuple[int, str]]], ...] = (
+    ("failed_builds", "commits in a row did not build", _failed_builds),
+    (
+        "failed_boots",
+        "commits in a row did not come up or crashed",
+        lambda state: _failed_boots(state, KERNEL_FAILED),
+    ),
+    (
+        "wrong_kernels",
+        "commits in a row came up as another kernel",
+        lambda state: _failed_boots(state, (Outcome.WRONG_KERNEL,)),
+    ),
+)

@@ -54,6 +54,9 @@ from bisector.session.workers import Broke, Done, Job, Message, Reported, Worker
 TICK_S = 0.2
 """How long the controller sleeps at most before it looks for Ctrl-C."""
 
+LONGEST_PAUSE = 64
+"""After a worker's troubles in a row, in first pauses: half an hour where the first is half a minute."""
+
 
 @dataclass(slots=True)
 class StopRequest:
@@ -78,7 +81,10 @@ class Controller:
         stop: StopRequest,
         retry_pause_s: float = 0.0,
     ) -> None:
-        """`retry_pause_s` lies between a worker's trouble and its next attempt, and four times that after a second."""
+        """`retry_pause_s` lies between a worker's trouble and its next attempt; four times as long after each more.
+
+        But never more than `LONGEST_PAUSE` times that.
+        """
         self._journal = journal
         self._artefacts = Artefacts(folder)
         self._builder = builder
@@ -237,7 +243,7 @@ class Controller:
         times = self._state.troubles.get(worker, 0)
         if not times or not self._retry_pause_s:
             return job
-        pause_s = self._retry_pause_s * 4 ** (times - 1)
+        pause_s = self._retry_pause_s * min(4 ** (times - 1), LONGEST_PAUSE)
         return after_pause(job, pause_s, self._state.last_trouble[worker].reason, lambda: bool(self._stop.reason))
 
     def _give(self, worker: str, job: Job) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bisector.model.outcome import Purpose
-from bisector.recipe.schema import LimitsPart, Recipe
+from bisector.recipe.schema import Recipe
 from bisector.search import assess, assign, rank_builds
 from bisector.search.graph import Graph
 from bisector.search.types import Costs, Evidence, Finding, Look, Options, Wait
@@ -104,7 +104,6 @@ class Plan:
     options: Options
     test: str
     beside: bool
-    limits: LimitsPart
 
 
 def plan_of(state: SessionState, recipe: Recipe, options: Options) -> Plan:
@@ -114,7 +113,7 @@ def plan_of(state: SessionState, recipe: Recipe, options: Options) -> Plan:
         for machine in recipe.machines
     )
     graph = Graph.from_parents(state.range.parents, good=0, bad=len(state.range) - 1)
-    return Plan(graph=graph, options=options, test=recipe.benchmark.test, beside=beside, limits=recipe.limits)
+    return Plan(graph=graph, options=options, test=recipe.benchmark.test, beside=beside)
 
 
 def decide(
@@ -155,7 +154,7 @@ def decide(
         # It may be busy for an hour with a kernel that nobody waits for yet.
         asked = {look.commit for look in looks.values()} - state.builds.keys() - uncached
         orders += [FetchOrder(commit=commit) for commit in sorted(asked)]
-    return _within(state, plan, orders, going=bool(live))
+    return _within(state, orders, going=bool(live))
 
 
 def _control(state: SessionState, control: Control) -> Look:
@@ -190,12 +189,12 @@ def _pause(state: SessionState, aside: Mapping[str, str]) -> Pause | None:
     return None
 
 
-def _within(state: SessionState, plan: Plan, orders: list[Order], *, going: bool) -> list[Order]:
+def _within(state: SessionState, orders: list[Order], *, going: bool) -> list[Order]:
     """The orders that the budgets of failures allow, or a pause. Looks that go on end first: they may be the answer.
 
     A spent budget of builds stops only the builder: kernels that are there are measured as long as they are wanted.
     """
-    over = spent_budget(state, plan.limits)
+    over = spent_budget(state)
     if over is None:
         return orders
     without_builds = [order for order in orders if isinstance(order, BootOrder | FetchOrder)]
@@ -206,7 +205,7 @@ def _within(state: SessionState, plan: Plan, orders: list[Order], *, going: bool
 def _budget_pause(state: SessionState, over: Budget) -> Pause:
     """People are needed: one kind of failure has used up what the recipe allows."""
     return Pause(
-        reason=f"{over.used} {over.words} (limits.{over.kind} is {over.allowed}), the last: {over.last}",
+        reason=f"{over.used} {over.words} ({over.limit}), the last: {over.last}",
         resolution=f"See `bisector log {state.name}`. Mend what they have in common, or go on around them, "
         f"counted anew: bisector resume {state.name}",
     )

@@ -4,17 +4,15 @@ from collections.abc import Iterable
 
 from bisector.model.machine import MachineFacts
 from bisector.session.blame import record_of
+from bisector.session.budgets import errors_of
 from bisector.session.state import Look, SessionState
-
-TROUBLES_TO_SET_ASIDE = 3
-"""Troubles in a row before a worker is given up: a hiccup is retried, a dead machine is not hammered."""
 
 
 def set_aside(state: SessionState) -> dict[str, str]:
     """Return the machines that get no more looks before a resume, each with the reason.
 
-    Either the machine itself failed several times in a row, or kernels fail on it in a way that speaks against the
-    machine and not against them. What it has measured stays.
+    Either the machine itself failed more often in a row than its budget allows, or kernels fail on it in a way that
+    speaks against the machine and not against them. What it has measured stays.
     """
     found = {}
     for machine in state.machines:
@@ -33,10 +31,11 @@ def lost(state: SessionState, machine: str) -> bool:
 
 def given_up(state: SessionState, worker: str) -> str:
     """Why a machine or the builder is not asked again before a resume, with its last words; "" if it still is."""
-    times = state.troubles.get(worker, 0)
-    if times < TROUBLES_TO_SET_ASIDE:
+    errors = errors_of(state, worker)
+    if not errors.spent:
         return ""
-    return f"{worker} failed {times} times in a row, the last time: {state.last_trouble[worker].reason}"
+    times = "once" if errors.used == 1 else f"{errors.used} times in a row"
+    return f"{worker} failed {times} ({errors.limit}), the last time: {errors.last}"
 
 
 def first_facts(looks: Iterable[Look]) -> MachineFacts | None:

@@ -43,7 +43,10 @@ def test_one_kernel_is_booted_again_and_again_and_its_noise_told(
         (box.root / "who").write_text("alice    pts/0        2026-11-30 10:00\n")
         said = run(*command)
         assert said.code == 3
-        assert "Paused: box1 failed 3 times in a row, the last time: box1: alice is logged in" in said.out
+        assert (
+            "Paused: box1 failed 3 times in a row (limits.machine_errors is 3), the last time: box1: alice is logged in"
+            in said.out
+        )
         assert f"go on: bisector lab qualify box1 --file {file}" in said.out
         (box.root / "who").unlink()
         said = run(*command, "--json")

@@ -4,13 +4,13 @@ import pytest
 from scipy import stats
 from story import Story, assessment, bad_runs, good_runs, run_of
 
+from bisector.recipe.load import parse_recipe
 from bisector.report.siblings import Movement, sibling_changes, welch_interval
-from bisector.report.summary import recipe_of
 
 
 def changes_of(story):
     state = story.state
-    return {c.test: c for c in sibling_changes(state, assessment(state), recipe_of(state.recipe_text))}
+    return {c.test: c for c in sibling_changes(state, assessment(state), parse_recipe(state.recipe_text))}
 
 
 def test_welchs_interval_is_the_one_scipy_gives():

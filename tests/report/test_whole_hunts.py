@@ -1,12 +1,10 @@
 """The real search and the real session over a lab in memory, reported: what the rooms say to each other fits."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from fakes import RECIPE, FakeBuilder, FakeLab, FakeMachine, Watcher, commit_id, linear_range, session_started
 
-from bisector.recipe.load import canonical_text
 from bisector.report.as_json import report_document, to_json
 from bisector.report.events import EventLines
 from bisector.report.status import status_text, why_text
@@ -23,7 +21,7 @@ from bisector.session.journal import create_journal
 def hunted(folder, **lab):
     fake = FakeLab(linear_range(41), **lab)
     journal = create_journal(folder)
-    journal.append(replace(session_started(fake.commits), recipe=canonical_text(RECIPE)))
+    journal.append(session_started(fake.commits))
     state = Controller(
         journal,
         folder,

@@ -3,40 +3,50 @@
 from pathlib import Path
 
 import pytest
-from fakes import RECIPE, FakeBuilder, FakeLab, FakeMachine, Watcher, commit_id, linear_range, session_started
+from fakes import FakeBuilder, FakeLab, FakeMachine, Watcher, commit_id, linear_range, recipe_for, session_started
 
+from bisector.model.errors import BuilderError, MachineError
 from bisector.model.events import BuildFailed
 from bisector.model.outcome import AnswerKind, Outcome
 from bisector.recipe.schema import LimitsPart
-from bisector.session.budgets import budgets_of
+from bisector.session.budgets import budgets_of, errors_of
 from bisector.session.controller import Controller, StopRequest
 from bisector.session.evidence import skips
 from bisector.session.journal import create_journal, open_journal
-from bisector.session.state import SessionState, Status
+from bisector.session.machines import set_aside
+from bisector.session.state import BUILDER, SessionState, Status
 
 MANY = linear_range(60)
 
 
-def hunt(folder: Path, lab: FakeLab, limits: LimitsPart) -> SessionState:
+def hunt(
+    folder: Path, lab: FakeLab, limits: LimitsPart, *, builder_fails: int = 0, machine_fails: tuple[int, ...] = (0,)
+) -> SessionState:
+    """`builder_fails` and `machine_fails`, of each machine: how often they are in trouble before they work."""
+    machines = {f"lab-{number:02}": FakeMachine(lab, f"lab-{number:02}") for number, _ in enumerate(machine_fails, 1)}
+    for (name, machine), times in zip(machines.items(), machine_fails, strict=True):
+        machine.trouble = [MachineError(f"no answer from {name}")] * times
+    builder = FakeBuilder(lab)
+    builder.trouble = [BuilderError("no space left on the builder")] * builder_fails
     if (folder / "journal.sqlite3").exists():
         journal = open_journal(folder, writer=True)
     else:
         journal = create_journal(folder)
-        journal.append(session_started(lab.commits))
+        journal.append(session_started(lab.commits, machines=tuple(machines), limits=limits))
     return Controller(
         journal,
         folder,
-        RECIPE.model_copy(update={"limits": limits}),
-        builder=FakeBuilder(lab),
-        machines={"lab-01": FakeMachine(lab)},
+        recipe_for(*machines),
+        builder=builder,
+        machines=machines,
         higher_is_better=True,
         observer=Watcher(),
         stop=StopRequest(),
     ).run()
 
 
-def used(state: SessionState, limits: LimitsPart) -> dict[str, int]:
-    return {budget.kind: budget.used for budget in budgets_of(state, limits)}
+def used(state: SessionState) -> dict[str, int]:
+    return {budget.kind: budget.used for budget in budgets_of(state)}
 
 
 def test_scenario_12_a_block_that_does_not_build_pauses_at_its_limit_and_says_which(tmp_path: Path) -> None:
@@ -46,7 +56,7 @@ def test_scenario_12_a_block_that_does_not_build_pauses_at_its_limit_and_says_wh
     assert state.pause_reason.startswith("4 commits in a row did not build (limits.failed_builds is 4)")
     assert "mm/memory.c:1:1: error" in state.pause_reason
     assert "bisector resume fake-hunt" in state.pause_resolution
-    assert used(state, limits)["failed_builds"] == 4
+    assert used(state)["failed_builds"] == 4
 
 
 def test_scenario_12_a_resume_counts_failed_builds_anew_and_repeats_none(tmp_path: Path) -> None:
@@ -79,3 +89,39 @@ def test_an_answer_is_given_though_a_budget_is_spent_with_it(tmp_path: Path) -> 
     assert state.status is Status.FINISHED
     assert state.answer is not None
     assert set(state.answer.commits) == {commit_id(index) for index in range(1, 6)}
+
+
+@pytest.mark.parametrize(("allowed", "said"), [(1, "lab-01 failed once"), (5, "lab-01 failed 5 times in a row")])
+def test_a_machine_is_asked_again_as_often_as_the_recipe_allows(tmp_path: Path, allowed: int, said: str) -> None:
+    lab, limits = FakeLab(linear_range(16), first_bad=7), LimitsPart(machine_errors=allowed)
+    state = hunt(tmp_path, lab, limits, machine_fails=(allowed,))
+    assert state.status is Status.PAUSED
+    assert state.pause_reason == (f"{said} (limits.machine_errors is {allowed}), the last time: no answer from lab-01")
+    assert skips(state) == {}
+    spent = errors_of(state, "lab-01")
+    assert (spent.used, spent.allowed, spent.spent) == (allowed, allowed, True)
+    # A resume counts anew, and one error less is none too many.
+    state = hunt(tmp_path, lab, limits, machine_fails=(allowed - 1,))
+    assert state.answer is not None
+    assert state.answer.commits == (commit_id(7),)
+
+
+def test_a_machine_that_spent_its_errors_is_set_aside_and_the_other_one_ends_the_hunt(tmp_path: Path) -> None:
+    lab = FakeLab(linear_range(16), first_bad=7)
+    state = hunt(tmp_path, lab, LimitsPart(machine_errors=2), machine_fails=(0, 2))
+    assert set(set_aside(state)) == {"lab-02"}
+    assert {look.machine for look in state.looks if look.runs} == {"lab-01"}
+    assert state.answer is not None
+    assert state.answer.commits == (commit_id(7),)
+
+
+def test_the_builders_errors_have_a_limit_of_their_own(tmp_path: Path) -> None:
+    lab, limits = FakeLab(linear_range(16), first_bad=7), LimitsPart(machine_errors=1, builder_errors=4)
+    state = hunt(tmp_path, lab, limits, builder_fails=4)
+    assert state.status is Status.PAUSED
+    assert state.pause_reason == (
+        "builder failed 4 times in a row (limits.builder_errors is 4), the last time: no space left on the builder"
+    )
+    assert skips(state) == {}
+    assert errors_of(state, BUILDER).spent
+    assert hunt(tmp_path, lab, limits, builder_fails=3).status is Status.FINISHED

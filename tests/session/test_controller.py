@@ -156,7 +156,10 @@ def test_a_machine_that_keeps_failing_pauses_the_session_and_judges_nobody(tmp_p
     machine.trouble = [MachineError("no answer from lab-01", resolution="Push its power button.")] * 3
     state = controller(tmp_path, lab, machine=machine).run()
     assert state.status is Status.PAUSED
-    assert "lab-01 failed 3 times in a row, the last time: no answer from lab-01" in state.pause_reason
+    assert (
+        "lab-01 failed 3 times in a row (limits.machine_errors is 3), the last time: no answer from lab-01"
+        in state.pause_reason
+    )
     assert "Push its power button." in state.pause_resolution
     assert skips(state) == {}
     assert answer_of(controller(tmp_path, lab).run()) == (AnswerKind.COMMIT, (commit_id(7),))

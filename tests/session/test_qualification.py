@@ -114,7 +114,10 @@ def test_a_machine_that_fails_again_and_again_pauses_the_test_and_says_what_to_d
     machine.trouble = [MachineError("lab-01 was lost", resolution="look at it")] * 3
     state = run(tmp_path, lab, machine)
     assert state.status is Status.PAUSED
-    assert state.pause_reason == "lab-01 failed 3 times in a row, the last time: lab-01 was lost"
+    assert (
+        state.pause_reason
+        == "lab-01 failed 3 times in a row (limits.machine_errors is 3), the last time: lab-01 was lost"
+    )
     assert state.pause_resolution == "look at it"
     assert machine.released == 1
     # Resumed, it has a fresh budget.
