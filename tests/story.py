@@ -21,7 +21,7 @@ from bisector.model.events import (
     SessionStarted,
 )
 from bisector.model.kernel import KernelImage
-from bisector.model.machine import BootRecord
+from bisector.model.machine import BootRecord, MachineFacts
 from bisector.model.outcome import AnswerKind, Outcome, Purpose, Verdict
 from bisector.model.sample import RunRecord, Sample
 from bisector.recipe.load import canonical_text
@@ -177,12 +177,12 @@ class Story:
             )
         )
 
-    def booted(self, commit: int) -> "Story":
+    def booted(self, commit: int, *, facts: MachineFacts = FACTS) -> "Story":
         record = BootRecord(
             boot_id=f"boot-{self.boots}",
             release=f"2.6.37-bisector-{IDS[commit][:12]}",
             build_id=IDS[commit],
-            facts=FACTS,
+            facts=facts,
             duration_s=9.0,
             artefact="",
         )

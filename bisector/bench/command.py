@@ -21,6 +21,7 @@ from bisector.bench.runner import (
     Batches,
     EndedJob,
     RemoteMachine,
+    cpu_number,
     fatal_signal,
     last_words,
     save_output,
@@ -66,8 +67,8 @@ class CommandRunner:
         """The direction of the metric that decides."""
         return self._metrics[0].better == "higher"
 
-    def pinned(self, cpu: int) -> "CommandRunner":
-        """The same on another CPU than the recipe's."""
+    def pinned(self, cpu: int | None) -> "CommandRunner":
+        """The same on this CPU, on any if None."""
         other = copy.copy(self)
         other._part = self._part.model_copy(update={"cpu": cpu})  # noqa: SLF001 - a copy of ours
         return other
@@ -103,7 +104,8 @@ class CommandRunner:
         Raises KernelError (crashed, or the command asks to skip) or MachineError. There is no partial result.
         """
         del batches
-        pinning = [] if self._part.cpu is None else ["taskset", "-c", str(self._part.cpu)]
+        cpu = cpu_number(self._part)
+        pinning = [] if cpu is None else ["taskset", "-c", str(cpu)]
         started = time.monotonic()
 
         def polled() -> None:

@@ -130,8 +130,8 @@ class SuiteRunner:
         """The direction of the test that decides."""
         return self._tests[0].higher_is_better
 
-    def pinned(self, cpu: int) -> "SuiteRunner":
-        """The same on another CPU than the recipe's."""
+    def pinned(self, cpu: int | None) -> "SuiteRunner":
+        """The same on this CPU, on any if None."""
         other = copy.copy(self)
         other._part = self._part.model_copy(update={"cpu": cpu})  # noqa: SLF001 - a copy of ours
         return other
@@ -192,7 +192,8 @@ class SuiteRunner:
             for name, value in values.items()
             for word in ("--param", f"{test}.{name}={value}")
         ]
-        pinning = [] if self._part.cpu is None else ["--cpu", str(self._part.cpu)]
+        cpu = cpu_number(self._part)
+        pinning = [] if cpu is None else ["--cpu", str(cpu)]
         names = ", ".join(test.name for test in self._tests)
 
         started = time.monotonic()
@@ -224,6 +225,13 @@ class SuiteRunner:
 class _Output:
     stdout: bytes
     tag: str
+
+
+def cpu_number(part: BenchmarkPart) -> int | None:
+    """The CPU of a recipe's benchmark. Raises ValueError for a role: which CPU that is, only a booted kernel says."""
+    if isinstance(part.cpu, str):
+        raise ValueError(f"the benchmark's cpu is {part.cpu}: `pinned` must name one before it runs")
+    return part.cpu
 
 
 def save_output(log: Path, job: EndedJob) -> None:

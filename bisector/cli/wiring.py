@@ -2,13 +2,14 @@
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bisector.bench.command import CommandRunner
 from bisector.bench.compile import build_suite
 from bisector.bench.profiler import Profiler, profile_run
 from bisector.bench.runner import SuiteRunner
+from bisector.cli.pinning import cpu_for
 from bisector.history.fixups import FixedTree, keep_fixups
 from bisector.history.repository import Repository
 from bisector.history.worktree import WorkTree
@@ -18,9 +19,10 @@ from bisector.kernel.toolchain import check_host
 from bisector.lab.physical import PhysicalMachine
 from bisector.lab.qemu import EmbeddedMachine, check_programs
 from bisector.lab.target import target_of
-from bisector.model.errors import MachineError, UsageError
+from bisector.model.cpus import PINNED, Role
+from bisector.model.errors import UsageError
 from bisector.model.kernel import KernelImage
-from bisector.model.machine import BootRecord, NotGivenBack
+from bisector.model.machine import BootRecord, MachineFacts, NotGivenBack
 from bisector.model.sample import RunRecord
 from bisector.recipe.machines import EmbeddedMachine as EmbeddedPart
 from bisector.recipe.machines import SshMachine as SshPart
@@ -58,9 +60,7 @@ class Rig:
 class MeasuringMachine:
     """A lab machine with the benchmark on it: the port `session.ports.Machine`, put together from lab and bench."""
 
-    def __init__(
-        self, machine: EmbeddedMachine | PhysicalMachine, suite: Runner, *, cpu: int | str | None = None
-    ) -> None:
+    def __init__(self, machine: EmbeddedMachine | PhysicalMachine, suite: Runner, *, cpu: int | Role | None) -> None:
         self._machine = machine
         self._suite = suite
         self._cpu = cpu
@@ -75,12 +75,13 @@ class MeasuringMachine:
         self._machine.recover()
 
     def boot(self, image: KernelImage, *, console: Path, on_progress: OnProgress) -> BootRecord:
-        """Boot, prove, and put the suite in place, on the CPU that the machine's preparation names."""
+        """Boot, prove, and put the suite in place; which CPU it will stay on becomes one of the machine's facts."""
         record = self._machine.boot(image, console=console, on_progress=on_progress)
-        if self._cpu is not None:
-            self._suite = self._suite.pinned(self._cpu if isinstance(self._cpu, int) else _isolated(self.name, record))
+        pinned = cpu_for(self.name, self._cpu, dict(record.facts.pairs))
+        self._suite = self._suite.pinned(pinned.number)
         self._suite.install(self._machine)
-        return record
+        facts = MachineFacts(pairs=tuple(sorted((*record.facts.pairs, (PINNED, str(pinned))))))
+        return replace(record, facts=facts)
 
     def calibrate(self, *, log: Path) -> BATCHES:
         """Operations per sample of each test."""
@@ -168,24 +169,10 @@ def measuring_machine(home: Home, part: EmbeddedPart | SshPart, recipe: Recipe, 
 def _measuring(
     part: EmbeddedPart | SshPart, recipe: Recipe, folder: Path, *, session: str, suite: Runner
 ) -> MeasuringMachine:
-    cpu = None
+    cpu = recipe.cpu_on(part)
     if isinstance(part, SshPart):
         part = part.model_copy(update={"prepare": part.prepare.over(recipe.prepare)})
-        cpu = part.prepare.cpu
     return MeasuringMachine(lab_machine(part, folder / "machines" / part.name, session), suite, cpu=cpu)
-
-
-def _isolated(name: str, record: BootRecord) -> int:
-    """The first CPU that the booted kernel keeps for those who name it. Raises MachineError if there is none."""
-    listed = dict(record.facts.pairs).get("isolated", "")
-    first = listed.replace("-", ",").split(",")[0]
-    if not first.isdecimal():
-        raise MachineError(
-            f"{name}: prepare.cpu is isolated, but no CPU of the running kernel is",
-            details=f"command line: {dict(record.facts.pairs).get('cmdline', 'unknown')}",
-            resolution="Say which in its entry: cmdline: isolcpus=1; then resume.",
-        )
-    return int(first)
 
 
 def lab_machine(part: EmbeddedPart | SshPart, folder: Path, session: str) -> EmbeddedMachine | PhysicalMachine:

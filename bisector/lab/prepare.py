@@ -9,6 +9,7 @@ one that died.
 from collections.abc import Iterator
 
 from bisector.lab.root import Root
+from bisector.model.cpus import list_of, parse_cpus
 from bisector.model.errors import MachineError
 from bisector.recipe.machines import Prepare
 
@@ -123,7 +124,7 @@ class Preparation:
         if part.aslr is not None:
             yield "aslr", ("2" if part.aslr else "0", "/proc/sys/kernel/randomize_va_space")
         if part.irq_cpus is not None:
-            yield "irq_cpus", (_as_the_kernel_writes(part.irq_cpus), "/proc/irq/[0-9]*/smp_affinity_list")
+            yield "irq_cpus", (list_of(parse_cpus(part.irq_cpus)), "/proc/irq/[0-9]*/smp_affinity_list")
 
     def _require(self, told: dict[str, str]) -> None:
         asked = ((name, told.get(name, "not asked for")) for name in self._part.required)
@@ -147,17 +148,3 @@ def _outcome(name: str, wanted: str, there: int, right: int) -> str:
 
 def _is_set(outcome: str) -> bool:
     return outcome not in (_NOT_THERE, _REFUSED, "not asked for") and " of " not in outcome
-
-
-def _as_the_kernel_writes(cpus: str) -> str:
-    """A list of CPUs as it is read back: "3,0,1" is "0-1,3"."""
-    wanted = sorted(
-        {cpu for part in cpus.split(",") for cpu in range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1)}
-    )
-    runs: list[list[int]] = []
-    for cpu in wanted:
-        if runs and cpu == runs[-1][-1] + 1:
-            runs[-1].append(cpu)
-        else:
-            runs.append([cpu])
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

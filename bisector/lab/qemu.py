@@ -258,10 +258,11 @@ class EmbeddedMachine:
         )
 
     def command(self, *, kernel: Path, initramfs: Path, console: Path, port: int) -> list[str]:
-        """The command line of QEMU for one guest: one CPU, loopback SSH, no network beyond it, console to a file."""
+        """The command line of QEMU for one guest: loopback SSH, no network beyond it, console to a file."""
         config = self._config
         argv = [str(QEMU.path()), "-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]
-        argv += ["-machine", f"q35,accel={self._accelerator}", "-cpu", "max", "-smp", "1", "-m", str(config.memory_mib)]
+        argv += ["-machine", f"q35,accel={self._accelerator}", "-cpu", "max"]
+        argv += ["-smp", str(config.cpus), "-m", str(config.memory_mib)]
         # QEMU doubles a comma that is part of a value.
         argv += ["-chardev", f"file,id=console,path={str(console.absolute()).replace(',', ',,')}"]
         argv += ["-serial", "chardev:console"]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 class MachineFacts:
     """What must not change between the boots of one session; sorted (name, value) pairs.
 
-    Names in use: cpu, microcode, governor, boost, smt, thp, mitigations, clocksource, cmdline, accelerator, clock.
+    Names in use: cpu, microcode, governor, boost, smt, thp, mitigations, clocksource, cmdline, accelerator, clock,
+    pinned (`cpus.PinnedCpu`: where the benchmark runs).
     """
 
     pairs: tuple[tuple[str, str], ...]

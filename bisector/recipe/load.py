@@ -20,6 +20,7 @@ from bisector.recipe.errors import Loc, dotted, explain
 from bisector.recipe.fixups import FixupPart
 from bisector.recipe.lab import PATH_KEYS, place_machines
 from bisector.recipe.schema import EmbeddedMachine, Recipe, SshMachine
+from bisector.recipe.together import pointless
 from bisector.recipe.tree import Place, Problem, TextError, Tree, decode, parse
 
 CONFIG_TARGETS = frozenset({"allnoconfig", "defconfig"})
@@ -53,7 +54,7 @@ def load_recipe(path_or_text: Path | str, *, overrides: Sequence[str] = ()) -> L
     """
     recipe, tree, folder = _read(path_or_text, overrides)
     paths, problems = _absolute_paths(recipe, tree, folder)
-    problems += _ignored(recipe, tree)
+    problems += pointless(recipe, tree)
     if problems:
         raise _refusal(problems)
     recipe = _with_paths(recipe, paths)
@@ -92,16 +93,6 @@ def canonical_text(recipe: Recipe) -> str:
     if recipe.benchmark.command is not None:
         del written["benchmark"]["sample_ms"]
     return str(yaml.safe_dump(written, sort_keys=False, allow_unicode=True, width=100))
-
-
-def _ignored(recipe: Recipe, tree: Tree) -> list[Problem]:
-    """What was written and would count for nothing. Only here: journals of older sessions have it written out."""
-    benchmark = tree.child("benchmark")
-    written = benchmark.child("sample_ms") if benchmark is not None else None
-    if recipe.benchmark.command is None or written is None:
-        return []
-    message = "benchmark.sample_ms: is of the suite's tests; a command decides itself how long it runs: leave it out"
-    return [Problem(written.key_place, message)]
 
 
 def _read(path_or_text: Path | str, overrides: Sequence[str]) -> tuple[Recipe, Tree, Path]:

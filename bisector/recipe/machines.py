@@ -2,7 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+
+from bisector.model.cpus import ROLES, Role
 
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 PositiveInt = Annotated[int, Field(gt=0)]
@@ -12,6 +14,16 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 Folder = Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9._/-]+$")]
 ShellCommand = Text
 """A line for `sh -c`. It runs on this computer, with $BISECTOR_MACHINE and $BISECTOR_HOST set."""
+
+
+def _is_cpu(value: object) -> object:
+    if (isinstance(value, int) and not isinstance(value, bool) and value >= 0) or value in ROLES:
+        return value
+    raise ValueError(f"must be the number of a CPU, {', '.join(ROLES[:-1])} or {ROLES[-1]}")
+
+
+Cpu = Annotated[int | Role, BeforeValidator(_is_cpu)]
+"""A CPU by its number, or one that the booted kernel has in that role."""
 
 
 class Part(BaseModel):
@@ -28,8 +40,8 @@ class Prepare(Part):
 
     `governor` is of all CPUs, `thp` of transparent huge pages, `irq_cpus` a list of CPUs ("0-1") that take the
     interrupts that can be moved. `drop_caches` empties the page cache once a boot. A knob that a machine does not have
-    is passed over, and that recorded, unless `required` names it. `cpu` pins the benchmark to that CPU of the machine,
-    or to its first isolated one (isolcpus= on the kernel's command line), whatever the recipe's benchmark says.
+    is passed over, and that recorded, unless `required` names it. `cpu` is where the benchmark runs on this machine,
+    whatever the recipe's benchmark says: a number, or a role as there.
     """
 
     governor: Text | None = None
@@ -39,7 +51,7 @@ class Prepare(Part):
     aslr: bool | None = None
     irq_cpus: Annotated[str, StringConstraints(pattern=r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$")] | None = None
     drop_caches: bool = False
-    cpu: Annotated[int, Field(ge=0)] | Literal["isolated"] | None = None
+    cpu: Cpu | None = None
     required: tuple[Knob, ...] = ()
 
     def over(self, other: "Prepare") -> "Prepare":
@@ -57,6 +69,8 @@ class EmbeddedMachine(Part):
     clock: Literal["wall", "instructions"] = "instructions"
     icount_shift: Annotated[int, Field(ge=0, le=10)] = 2
     memory_mib: PositiveInt = 512
+    cpus: Annotated[int, Field(ge=1, le=64)] = 1
+    """More than one is for kernels that keep CPUs apart (isolcpus=, nohz_full=)."""
     accelerator: Literal["try", "kvm", "tcg"] = "try"
     cmdline: str = ""
     boot_timeout_s: PositiveFloat = 180.0

@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictInt, model_validator
 
+from bisector.model.cpus import Role
 from bisector.recipe.command import CommandPart
 from bisector.recipe.fixups import FixupPart
+from bisector.recipe.machines import Cpu, Machine, Name, Part, PositiveFloat, PositiveInt, Prepare, Text
 from bisector.recipe.machines import EmbeddedMachine as EmbeddedMachine
-from bisector.recipe.machines import Machine, Name, Part, PositiveFloat, PositiveInt, Prepare, Text
 from bisector.recipe.machines import SshMachine as SshMachine
 
 
@@ -50,7 +51,10 @@ class BenchmarkPart(Part):
     params: dict[Text, dict[Text, StrictInt | Text]] = Field(default_factory=dict)
     """Of tests of the suite, by test and name: {page_test: {variant: wide}}; `bench list --json` knows them all."""
     sample_ms: PositiveInt = 500
-    cpu: Annotated[int, Field(ge=0)] | None = 0
+    cpu: Cpu | None = 0
+    """Where it runs: a number, null for anywhere, or `housekeeping`, `isolated` or `nohz_full`: one of the CPUs that
+    the booted kernel has in that role, not CPU 0 where there is another, and the same one in all boots of a session.
+    """
     timeout_s: PositiveFloat = 600.0
     command: CommandPart | None = None
     profile: Literal["perf", "readprofile"] | None = None
@@ -111,6 +115,11 @@ class Recipe(Part):
     prepare: Prepare = Prepare()
     search: SearchPart = SearchPart()
     limits: LimitsPart = LimitsPart()
+
+    def cpu_on(self, machine: Machine) -> int | Role | None:
+        """Where the benchmark runs on a machine of it: as its preparation says, or the benchmark for all."""
+        own = machine.prepare.over(self.prepare).cpu if isinstance(machine, SshMachine) else None
+        return self.benchmark.cpu if own is None else own
 
     @model_validator(mode="after")
     def _tests_and_names_are_distinct(self) -> "Recipe":

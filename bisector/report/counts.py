@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from bisector.model.cpus import PINNED, PinnedCpu, Role, pinned_of
 from bisector.model.outcome import Outcome
-from bisector.recipe.schema import Recipe, SshMachine
+from bisector.recipe.schema import Recipe
 from bisector.session.evidence import measured_looks
+from bisector.session.machines import first_facts
 from bisector.session.state import Build, SessionState
 
 BUILD_FAILURES = (Outcome.BUILD_FAILED, Outcome.CONFIG_FAILED)
@@ -37,8 +39,25 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where on a machine the benchmark ran, as its proven boots told.
+
+    `pinned` says it in words, "CPU 1 (isolated)"; `cpu` and `role` are None where it was not pinned or no role was
+    asked for. `cmdline` is the command line of the kernel.
+    """
+
+    machine: str
+    pinned: str
+    cpu: int | None
+    role: Role | None
+    cmdline: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
     """How it was measured; the pairs are (fewest, most), None before anything was.
+
+    `cpu` is what was asked for, `places` what came of it on each machine that has booted.
 
     `counts_instructions`: the guests' clock advances with executed instructions, so time and cache misses are not
     in the figures.
@@ -46,8 +65,9 @@ class Method:
 
     boots_per_commit: tuple[int, int] | None
     runs_per_boot: tuple[int, int] | None
-    cpu: int | None
+    cpu: int | Role | None
     pinning: str
+    places: tuple[Place, ...]
     counts_instructions: bool
 
 
@@ -78,25 +98,53 @@ def method_of(state: SessionState, recipe: Recipe) -> Method:
         boots_per_commit=(min(boots), max(boots)) if boots else None,
         runs_per_boot=(min(runs), max(runs)) if runs else None,
         cpu=recipe.benchmark.cpu,
-        pinning=pinning(recipe),
+        pinning=pinning(state, recipe),
+        places=places_of(state, recipe),
         counts_instructions=all(machine.clock == "instructions" for machine in recipe.machines),
     )
 
 
-def pinning(recipe: Recipe) -> str:
-    """On which CPU the benchmark runs, in words: the recipe's, or what a machine's preparation says instead."""
-    cpus = {}
+def places_of(state: SessionState, recipe: Recipe) -> tuple[Place, ...]:
+    """Where the benchmark runs on each machine that has booted; for sessions of older programs, what was asked for."""
+    found = []
     for machine in recipe.machines:
-        cpu: int | str | None = None
-        if isinstance(machine, SshMachine):
-            cpu = machine.prepare.over(recipe.prepare).cpu
-        cpus[machine.name] = recipe.benchmark.cpu if cpu is None else cpu
-    words = {name: "the first isolated CPU" if cpu == "isolated" else f"CPU {cpu}" for name, cpu in cpus.items()}
-    if set(cpus.values()) == {None}:
+        facts = first_facts(look for look in state.looks if look.machine == machine.name)
+        if facts is None:
+            continue
+        told = dict(facts.pairs)
+        asked = recipe.cpu_on(machine)
+        if PINNED not in told and isinstance(asked, str):
+            continue
+        pinned = pinned_of(told[PINNED]) if PINNED in told else PinnedCpu(number=None if asked is None else int(asked))
+        found.append(
+            Place(
+                machine=machine.name,
+                pinned=str(pinned),
+                cpu=pinned.number,
+                role=pinned.role,
+                cmdline=told.get("cmdline", ""),
+            )
+        )
+    return tuple(found)
+
+
+def pinning(state: SessionState, recipe: Recipe) -> str:
+    """On which CPU the benchmark runs, in words; of machines that have not booted yet, as it was asked for."""
+    told = {place.machine: place.pinned for place in places_of(state, recipe)}
+    words = {machine.name: told.get(machine.name) or _asked(recipe.cpu_on(machine)) for machine in recipe.machines}
+    if set(words.values()) == {str(PinnedCpu(number=None))}:
         return "not pinned to a CPU"
     if len(set(words.values())) == 1:
         return f"pinned to {next(iter(words.values()))}"
-    return "pinned to " + ", ".join(f"{word} ({name})" for name, word in words.items())
+    return ", ".join(f"{_verb(word)} on {name}" for name, word in words.items())
+
+
+def _verb(word: str) -> str:
+    return word if word == str(PinnedCpu(number=None)) else f"pinned to {word}"
+
+
+def _asked(cpu: int | Role | None) -> str:
+    return f"a CPU that is {cpu}" if isinstance(cpu, str) else str(PinnedCpu(number=cpu))
 
 
 def _builds(state: SessionState) -> list[tuple[float, float]]:

@@ -3,6 +3,8 @@
 from statistics import mean
 
 from bisector.model.commit import CommitRange
+from bisector.recipe.load import parse_recipe
+from bisector.report.counts import places_of
 from bisector.report.mmtests import MmtestsRow, PercentOf, mmtests_table
 from bisector.search.types import Assessment
 from bisector.session.evidence import measured_looks
@@ -31,13 +33,22 @@ def measured_table(state: SessionState, assessment: Assessment | None, *, percen
         )
         for sample in samples
     ]
-    return mmtests_table(
+    table = mmtests_table(
         f"{state.name} ({', '.join(sorted({sample.unit for sample in samples}))})",
         [(_name(state.range, commit), verdicts.get(commit, "")) for commit in commits],
         rows,
         durations_s=[sum(look.machine_s for look in looks[commit]) for commit in commits],
         percent_of=percent_of,
     )
+    return table + "".join(f"{line}\n" for line in _places(state))
+
+
+def _places(state: SessionState) -> list[str]:
+    """Below the table, a line a machine: kernels that were told other words, or other CPUs, are not to be compared."""
+    return [
+        f"{place.machine}: {place.pinned}; kernel command line: {place.cmdline or 'not told'}"
+        for place in places_of(state, parse_recipe(state.recipe_text))
+    ]
 
 
 def _name(commits: CommitRange, index: int) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from bisector.model.sample import Sample
 from bisector.recipe.load import parse_recipe
 from bisector.recipe.schema import Recipe
-from bisector.report.counts import pinning
+from bisector.report.counts import pinning, places_of
 from bisector.report.text import deviation
 from bisector.report.words import between, count, duration, interval, iso, number, signed, wrap
 from bisector.search.qualify import FEWEST_BOOTS, Modes, Qualified, qualify
@@ -85,7 +85,7 @@ def _head(report: Report) -> list[str]:
         f"A/A test of {machine.name} ({machine.kind}, clock: {machine.clock}): "
         f"one kernel, {count(len(looks), 'boot')}, {runs} a boot, {duration(worked_s)}",
         *_row("kernel", state.range.commits[0].short + ("" if image is None else f", {image.release}")),
-        *_row("metric", f"{metric}, {pinning(recipe)}"),
+        *_row("metric", f"{metric}, {pinning(state, recipe)}"),
     ]
 
 
@@ -186,6 +186,7 @@ def qualified_document(report: Report) -> dict[str, Any]:
             }
             for look in measured_looks(state)
         ],
+        "places": [asdict(place) for place in places_of(state, report.recipe)],
         "facts": dict(next((look.record.facts.pairs for look in state.looks if look.record is not None), ())),
         "costs": asdict(report.costs),
         "figures": None if report.qualified is None else asdict(report.qualified),

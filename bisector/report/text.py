@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from bisector.model.outcome import AnswerKind, Outcome, Verdict
+from bisector.report.asked import asked_text
 from bisector.report.siblings import Movement, SiblingChange
 from bisector.report.summary import AnswerLine, Effect, Row, Summary, Suspect
 from bisector.report.words import (
@@ -315,41 +316,7 @@ def _next_line(summary: Summary) -> str:
 
 
 def _sections(summary: Summary) -> list[str]:
-    return [_setup_text(summary), looks_table(summary), _siblings_table(summary)]
-
-
-def _setup_text(summary: Summary) -> str:
-    recipe = summary.recipe
-    machines = ", ".join(f"{machine.name} ({machine.kind}, clock: {machine.clock})" for machine in recipe.machines)
-    lines = ["What was asked"]
-    direction = "higher" if summary.higher_is_better else "lower"
-    for name, value in (
-        ("repository", recipe.repo),
-        ("good", f"{recipe.good} = {summary.good.short}  {summary.good.subject}"),
-        ("bad", f"{recipe.bad} = {summary.bad.short}  {summary.bad.subject}"),
-        (
-            "metric",
-            f"{recipe.benchmark.test} in {summary.unit}, {direction} is better; looking for {recipe.search.find}s",
-        ),
-        ("machines", machines),
-        (
-            "kernel",
-            f"{recipe.kernel.base}, {count(len(recipe.kernel.fragments), 'fragment')}, {recipe.kernel.compiler}",
-        ),
-        ("threshold", _threshold(summary)),
-    ):
-        lines += wrap(value, indent=" " * 14, first=f"  {pad(name, 12)}")
-    return "\n".join(lines)
-
-
-def _threshold(summary: Summary) -> str:
-    if summary.belief is None or summary.belief.threshold is None:
-        return "none yet: both ends must be measured first"
-    if summary.answer is not None and summary.answer.kind is AnswerKind.NOT_REPRODUCED:
-        return "none: the two ends were not shown to differ"
-    side = "below" if summary.higher_is_better == (summary.recipe.search.find == "regression") else "above"
-    value = number(summary.belief.threshold)
-    return f"bad is {side} {value} {summary.unit}, the middle between the two ends"
+    return [asked_text(summary), looks_table(summary), _siblings_table(summary)]
 
 
 def looks_table(summary: Summary) -> str:

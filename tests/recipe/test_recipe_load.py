@@ -329,6 +329,7 @@ machines = st.builds(
     name=words,
     clock=st.sampled_from(["wall", "instructions"]),
     icount_shift=st.integers(0, 10),
+    cpus=st.integers(1, 64),
     cmdline=st.text(st.characters(codec="ascii", exclude_categories=["Cc"])),
     boot_timeout_s=positive,
     build_beside_runs=st.none() | st.booleans(),
@@ -352,7 +353,7 @@ recipes = st.builds(
         BenchmarkPart,
         test=st.just("page_test"),
         also=st.lists(words.filter(lambda word: word != "page_test"), unique=True, max_size=3).map(tuple),
-        cpu=st.none() | st.integers(0, 4096),
+        cpu=st.sampled_from([None, 0, "housekeeping"]),
     ),
     machines=st.lists(machines, min_size=1, max_size=3, unique_by=lambda machine: machine.name).map(tuple),
     search=st.builds(
