@@ -65,6 +65,7 @@ class _Sample(_Line):
     wall_ns: Positive
     user_ns: Count
     sys_ns: Count
+    phases: dict[str, Positive] = Field(default_factory=dict)
     minflt: Count
     majflt: Count
     nvcsw: Count
@@ -105,8 +106,11 @@ def parse_samples(
     """The environment a run tells of, and its samples in order; `tests` are the ones the suite is known to have.
 
     `params`, if given, are the parameters by test that its samples must tell. Values are operations per second of
-    wall time. Raises SuiteOutputError if the output is incomplete, holds something else than one env line, samples
-    and an end, an unknown test, a sample twice, one with other parameters, or one whose check failed.
+    wall time. A sample with phases is followed by one for each of them, under the names of `Test.metrics`: as many
+    operations in that phase's time; CPU time and faults are told of the whole alone.
+
+    Raises SuiteOutputError if the output is incomplete, holds something else than one env line, samples and an end,
+    an unknown test, a sample twice, one with other parameters or phases, or one whose check failed.
     """
     known = {test.name: test for test in tests}
     env, body = _frame(output, counted="samples")
@@ -125,7 +129,12 @@ def parse_samples(
         if line.params != asked:
             raise SuiteOutputError(f"{line.test} ran with {line.params}, asked for {dict(asked)}", line=number)
         seen.add((line.test, line.sample))
-        samples.append(_to_sample(line, known[line.test]))
+        test = known[line.test]
+        if tuple(line.phases) != test.phases:
+            raise SuiteOutputError(f"{line.test} has the phases {test.phases}, got {tuple(line.phases)}", line=number)
+        if line.phases and sum(line.phases.values()) != line.wall_ns:
+            raise SuiteOutputError(f"the phases of {line.test} do not add up to its time", line=number)
+        samples += [_to_sample(line, test), *_phase_samples(line, test)]
     return env, tuple(samples)
 
 
@@ -229,3 +238,21 @@ def _to_sample(line: _Sample, test: Test) -> Sample:
         minor_faults=line.minflt,
         cpu=line.cpu_end,
     )
+
+
+def _phase_samples(line: _Sample, test: Test) -> list[Sample]:
+    return [
+        Sample(
+            test=metric,
+            value=line.ops * NS_PER_S / wall_ns,
+            unit=test.unit,
+            higher_is_better=test.higher_is_better,
+            ops=line.ops,
+            wall_ns=wall_ns,
+            user_ns=None,
+            sys_ns=None,
+            minor_faults=None,
+            cpu=line.cpu_end,
+        )
+        for metric, wall_ns in zip(test.metrics[1:], line.phases.values(), strict=True)
+    ]

@@ -122,7 +122,7 @@ class SuiteRunner:
 
     @property
     def tests(self) -> tuple[Test, ...]:
-        """The recipe's tests, the deciding one first."""
+        """The tests that the recipe's metrics are measured by, that of the deciding one first."""
         return self._tests
 
     @property
@@ -176,7 +176,9 @@ class SuiteRunner:
         try:
             env, samples = parse_samples(output.stdout, self._listing.tests, self._params)
             self._check_env(env, output.tag)
-            _check_names([f"{s.test}={s.ops}" for s in samples], [f"{test}={ops}" for test, ops in batches])
+            whole = {test.name for test in self._tests}
+            measured = [f"{sample.test}={sample.ops}" for sample in samples if sample.test in whole]
+            _check_names(measured, [f"{test}={ops}" for test, ops in batches])
         except SuiteOutputError as error:
             raise _unreadable(error, log) from error
         return RunRecord(samples=samples, artefact="", duration_s=duration_s)

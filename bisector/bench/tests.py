@@ -48,7 +48,8 @@ class Test:
     AIM9's loops/s are our value divided by it. A batch is a multiple of `grain` operations. `faults_per_op` is what
     a sample must show to count; None where it is only reported. `calls_per_grain` are the system calls, by the names
     strace gives them on x86-64, of `grain` operations with default parameters; the kernel's entries and nothing else.
-    `aim` is "" and `aim_factor` 0 where AIM9 has no such test.
+    `aim` is "" and `aim_factor` 0 where AIM9 has no such test. A test that runs the machine's shell declares the calls
+    that any shell must make for its script, and no others. The time of one that has `phases` is the sum of theirs.
     """
 
     __test__ = False  # pytest: the name is the field's word, not a test class
@@ -64,6 +65,12 @@ class Test:
     faults_per_op: float | None
     calls_per_grain: dict[str, int] = field(default_factory=dict)
     params: tuple[Param, ...] = ()
+    phases: tuple[str, ...] = ()
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The names of what it measures: its own and, timed apart in the same sample, "TEST.PHASE" of each phase."""
+        return (self.name, *(f"{self.name}.{phase}" for phase in self.phases))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +97,7 @@ def read_listing(program: Path) -> Listing:
                 params=tuple(
                     Param(**{**param, "words": tuple(param.get("words", ()))}) for param in fields.pop("params", ())
                 ),
+                phases=tuple(fields.pop("phases", ())),
                 **fields,
             )
             for fields in listed["tests"]
@@ -109,27 +117,30 @@ def known_tests(program: Path) -> tuple[Test, ...]:
 
 
 def wanted_tests(part: BenchmarkPart, known: Sequence[Test]) -> tuple[Test, ...]:
-    """The tests of a recipe, the deciding one first.
+    """The tests that a recipe's metrics are measured by, each once, that of the deciding metric first.
+
+    A metric is a test's name, or one of its phases ("patch_series.push").
 
     Raises UsageError, naming the known ones, if a test or a parameter is unknown, or a value out of its range.
     """
-    by_name = {test.name: test for test in known}
+    by_name = {metric: test for test in known for metric in test.metrics}
     names = (part.test, *part.also)
     unknown = [name for name in names if name not in by_name]
     if unknown:
         close = [match for name in unknown for match in difflib.get_close_matches(name, by_name, n=1)]
         raise UsageError(
             f"benchmark: there is no test {', '.join(unknown)}.",
-            details=f"Known tests: {', '.join(by_name)}.",
+            details=f"Known tests: {', '.join(test.name for test in known)}.",
             resolution=f"Did you mean {', '.join(close)}?" if close else "Choose one of them in the recipe.",
         )
+    tests = {by_name[name].name: by_name[name] for name in names}
     for name, values in part.params.items():
-        if name not in names:
+        if name not in tests:
             raise UsageError(
-                f"benchmark: params: {name} is not measured.", details=f"Measured tests: {', '.join(names)}."
+                f"benchmark: params: {name} is not measured.", details=f"Measured tests: {', '.join(tests)}."
             )
-        _check_params(by_name[name], values)
-    return tuple(by_name[name] for name in names)
+        _check_params(tests[name], values)
+    return tuple(tests.values())
 
 
 def _check_params(test: Test, values: Mapping[str, int | str]) -> None:

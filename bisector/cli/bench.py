@@ -161,7 +161,8 @@ def compare(home: Home, base: Path, new: Path, *, as_json: bool) -> tuple[str, b
             f"{base} and {new} have no test in common",
             details=f"{base}: {', '.join(names[0])}\n{new}: {', '.join(names[1])}",
         )
-    rows = [_compared(test, sides, (base, new)) for test in tests if test.name in shared]
+    metrics = {metric: test for test in tests for metric in test.metrics}
+    rows = [_compared(metric, test, sides, (base, new)) for metric, test in metrics.items() if metric in shared]
     if as_json:
         return to_json(compared_document(rows)), _differ(rows)
     return compared_text(rows, (base.stem, new.stem)), _differ(rows)
@@ -171,18 +172,18 @@ def _differ(rows: Sequence[Compared]) -> bool:
     return any(row.contrast.p_value < SEEN_P for row in rows)
 
 
-def _compared(test: Test, sides: Sequence[Sequence[SavedRun]], paths: tuple[Path, Path]) -> Compared:
-    boots = [_by_boot(side, test.name) for side in sides]
+def _compared(metric: str, test: Test, sides: Sequence[Sequence[SavedRun]], paths: tuple[Path, Path]) -> Compared:
+    boots = [_by_boot(side, metric) for side in sides]
     for path, runs in zip(paths, boots, strict=True):
         if sum(map(len, runs.values())) < FEWEST:
             raise UsageError(
-                f"{path} has one run of {test.name}: how runs scatter cannot be told from one",
+                f"{path} has one run of {metric}: how runs scatter cannot be told from one",
                 resolution=f"Measure more: bisector bench run {test.name} --runs 5 --json >{path.name}",
             )
     same = len(boots[0]) == 1 and boots[0].keys() == boots[1].keys() != {None}
     values = [list(runs.values()) for runs in boots]
     return Compared(
-        test=test.name,
+        test=metric,
         unit=test.unit,
         higher_is_better=test.higher_is_better,
         contrast=contrast(values[0], values[1], same_boot=same),

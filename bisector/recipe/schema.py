@@ -43,7 +43,8 @@ class KernelPart(Part):
 class BenchmarkPart(Part):
     """What is measured: `test` decides, `also` are siblings measured in the same runs and reported.
 
-    They are tests of the suite or, with `command`, metrics of that command; `sample_ms` is the suite's alone.
+    They are tests of the suite (or phases of one: "patch_series.push") or, with `command`, metrics of that command;
+    `sample_ms` is the suite's alone.
     """
 
     test: Text = "page_test"

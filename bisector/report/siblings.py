@@ -44,7 +44,9 @@ class SiblingChange:
 
 
 def sibling_changes(state: SessionState, assessment: Assessment, recipe: Recipe) -> tuple[SiblingChange, ...]:
-    """Return the change of every `also` test between the settled good and the settled bad commits.
+    """Return the change of every test but the deciding one between the settled good and the settled bad commits.
+
+    They are the recipe's `also` tests, and phases of tests: those are measured whether they were asked for or not.
 
     The boot is the unit (runs of one boot share its layout and caches), so each boot enters as the mean of its runs.
     A test moved if its interval leaves out zero and its effect is of interest (`smallest_effect_percent`); it is
@@ -52,8 +54,10 @@ def sibling_changes(state: SessionState, assessment: Assessment, recipe: Recipe)
     """
     side = {verdict.commit: verdict.verdict for verdict in assessment.verdicts}
     smallest = recipe.search.smallest_effect_percent
+    measured = (sample.test for look in measured_looks(state) for run in look.runs for sample in run.samples)
+    beside = dict.fromkeys(name for name in (*recipe.benchmark.also, *measured) if name != recipe.benchmark.test)
     changes = []
-    for test in recipe.benchmark.also:
+    for test in beside:
         logs: dict[Verdict, list[float]] = {Verdict.GOOD: [], Verdict.BAD: []}
         unit = ""
         for look in measured_looks(state):

@@ -352,9 +352,10 @@ def row_effect(row: Row) -> str:
 def _siblings_table(summary: Summary) -> str:
     if not summary.siblings:
         return ""
+    width = max(16, *(len(change.test) for change in summary.siblings))
     lines = [
         "Tests measured beside it: settled good commits against settled bad ones, a boot is one value",
-        f"  {pad('test', 16)} {pad('good side', 12)} {pad('bad side', 12)} {pad('change', 26)} boots   says",
+        f"  {pad('test', width)} {pad('good side', 12)} {pad('bad side', 12)} {pad('change', 26)} boots   says",
     ]
     for change in summary.siblings:
         good, bad = (number(value) if value is not None else "-" for value in (change.good_value, change.bad_value))
@@ -362,6 +363,6 @@ def _siblings_table(summary: Summary) -> str:
         if change.effect_percent is not None and change.low_percent is not None and change.high_percent is not None:
             effect = f"{signed(change.effect_percent)} {interval(change.low_percent, change.high_percent)}"
         boots = f"{change.good_boots}+{change.bad_boots}"
-        columns = f"  {pad(change.test, 16)} {pad(good, 12)} {pad(bad, 12)} {pad(effect, 26)} {pad(boots, 7)} "
+        columns = f"  {pad(change.test, width)} {pad(good, 12)} {pad(bad, 12)} {pad(effect, 26)} {pad(boots, 7)} "
         lines.append(columns + change.movement)
     return "\n".join(lines)

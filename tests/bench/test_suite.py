@@ -41,6 +41,7 @@ SMALL = {
     "mremap_move": 100,
     "vma_mix": 2000,
     "fork_shell": 5,
+    "patch_series": 99,
     "ctl_alu": 1000000,
     "ctl_memcpy": 10000,
 }

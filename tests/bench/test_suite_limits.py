@@ -39,6 +39,15 @@ def test_a_full_file_system_is_not_a_fast_creation(suite: Path, tmp_path: Path) 
         _assert_refused(ended, 4, "No space left on device")
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may make namespaces here")
+def test_a_file_system_without_room_for_the_copies_is_not_a_fast_series(suite: Path, tmp_path: Path) -> None:
+    script = f'mount -t tmpfs -o size=400k none "{tmp_path}" && exec "$0" run patch_series --ops 99 --dir "{tmp_path}"'
+    ended = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script, str(suite)], capture_output=True, check=False, timeout=30
+    )
+    _assert_refused(ended, 4, "cannot be written: No space left on device")
+
+
 @pytest.mark.skipif(os.getuid() != 0 or shutil.which("unshare") is None, reason="only root may make namespaces here")
 def test_without_a_loopback_interface_messages_are_refused(suite: Path) -> None:
     for name in ("tcp_test", "udp_test"):

@@ -88,6 +88,26 @@ def test_a_slower_result_is_seen_with_its_interval_and_direction(say: Say, saved
     assert told["difference_percent"] == pytest.approx(25, abs=0.01)
 
 
+def test_phases_are_shown_and_compared_beside_their_sum(say: Say, tmp_path: Path) -> None:
+    once = tmp_path / "once.jsonl"
+    once.write_text(say("run", "patch_series.pop", "--runs", "1", "--sample-ms", "5", "--json")[1])
+    base, new = tmp_path / "base.jsonl", tmp_path / "new.jsonl"
+    for path, push_ns in ((base, 400_000_000), (new, 500_000_000)):
+        env, sample, end = (json.loads(line) for line in once.read_text().splitlines())
+        runs = []
+        for run in range(3):
+            phases = {"push": push_ns + run, "pop": 600_000_000 + run}
+            sample |= {"ops": 99, "phases": phases, "wall_ns": sum(phases.values())}
+            runs += [json.dumps(line, separators=(",", ":")) for line in (env, sample, end)]
+        path.write_text("\n".join(runs) + "\n")
+    code, out, _ = say("compare", str(base), str(new))
+    assert code == 1
+    rows = {line.split()[0]: line for line in out.splitlines() if line.startswith("patch_series")}
+    assert list(rows) == ["patch_series", "patch_series.push", "patch_series.pop"]
+    assert ("-9.1 %" in rows["patch_series"], "-20.0 %" in rows["patch_series.push"]) == (True, True)
+    assert rows["patch_series.pop"].endswith("not seen")
+
+
 def test_the_same_result_is_not_seen_to_differ(say: Say, saved: Path) -> None:
     code, out, _ = say("compare", str(saved), str(saved))
     assert code == 0

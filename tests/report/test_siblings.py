@@ -67,6 +67,21 @@ def test_a_test_that_was_never_run_is_unclear_without_figures():
     assert (change.movement, change.effect_percent, change.good_value) == (Movement.UNCLEAR, None, None)
 
 
+def test_a_phase_is_reported_beside_the_test_though_nobody_asked_for_it():
+    story = Story().build(0).build(9)
+    for _ in range(2):
+        story.look(0, [run_of(page_test=43.7, **{"page_test.push": 80.0, "page_test.pop": 96.0})])
+        story.look(9, [run_of(page_test=38.1, **{"page_test.push": 60.0, "page_test.pop": 96.0})])
+    changes = changes_of(story)
+    assert "page_test" not in changes
+    assert changes["page_test.push"].effect_percent == pytest.approx(-25)
+    assert (changes["page_test.push"].movement, changes["page_test.pop"].movement) == (
+        Movement.MOVED,
+        Movement.UNCHANGED,
+    )
+    assert list(changes)[:3] == ["brk_test", "fork_test", "exec_test"]
+
+
 def test_undecided_commits_belong_to_no_side():
     story = Story().build(0).build(9).build(5)
     for _ in range(2):

@@ -40,6 +40,14 @@ static void print_calls_json(const struct test *test)
     printf("}");
 }
 
+static void print_phases_json(const struct test *test)
+{
+    printf(",\"phases\":[");
+    for (unsigned i = 0; i < MOST_PHASES && test->phases[i] != NULL; i++)
+        printf("%s\"%s\"", i ? "," : "", test->phases[i]);
+    printf("]");
+}
+
 static void print_params_json(const struct test *test)
 {
     printf(",\"params\":[");
@@ -77,6 +85,7 @@ static void print_test_json(const struct test *test)
     else
         printf(test->fault_rule == FAULTS_AT_MOST ? "0" : "null");
     print_calls_json(test);
+    print_phases_json(test);
     print_params_json(test);
     printf("}");
 }

@@ -47,13 +47,9 @@ static unsigned char *window;
 static unsigned usual_mappings;
 static uint64_t random_state;
 
-/* splitmix64: any seed will do, also 0. */
 static unsigned below(unsigned limit)
 {
-    uint64_t mixed = random_state += UINT64_C(0x9e3779b97f4a7c15);
-    mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
-    return (unsigned)((mixed ^ mixed >> 31) % limit);
+    return random_below(&random_state, limit);
 }
 
 /* The first page from a random one on, around the window, that is mapped (and writable); WINDOW_PAGES if none is. */

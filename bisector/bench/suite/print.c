@@ -76,6 +76,9 @@ void print_sample(const struct test *test, const uint64_t *values, uint64_t inde
            (whole)sample->warmup_ops);
     printf(",\"wall_ns\":%llu,\"user_ns\":%llu,\"sys_ns\":%llu", (whole)sample->wall_ns, (whole)sample->user_ns,
            (whole)sample->sys_ns);
+    for (unsigned i = 0; i < MOST_PHASES && test->phases[i] != NULL; i++)
+        printf("%s\"%s\":%llu%s", i ? "," : ",\"phases\":{", test->phases[i], (whole)sample->phase_ns[i],
+               i + 1 == MOST_PHASES || test->phases[i + 1] == NULL ? "}" : "");
     printf(",\"minflt\":%lld,\"majflt\":%lld,\"nvcsw\":%lld,\"nivcsw\":%lld", (long long)sample->minflt,
            (long long)sample->majflt, (long long)sample->nvcsw, (long long)sample->nivcsw);
     printf(",\"cpu_start\":%d,\"cpu_end\":%d", sample->cpu_start, sample->cpu_end);

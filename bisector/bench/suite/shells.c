@@ -33,6 +33,13 @@ static const char fork_script[] = "i=0\n"
 
 static char script_path[PATH_BYTES];
 
+void write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    if (file == NULL || fputs(text, file) == EOF || fclose(file) == EOF)
+        give_up(EX_REFUSED, "%s cannot be written: %s", path, strerror(errno));
+}
+
 static void write_script(const struct work *work, const char *text)
 {
     char folder[PATH_BYTES];
@@ -41,69 +48,64 @@ static void write_script(const struct work *work, const char *text)
     int length = snprintf(script_path, sizeof script_path, "%s/script", folder);
     if (length < 0 || (size_t)length >= sizeof script_path)
         give_up(EX_REFUSED, "the directory's path is too long: %s", folder);
-    FILE *file = fopen(script_path, "w");
-    if (file == NULL || fputs(text, file) == EOF || fclose(file) == EOF)
-        give_up(EX_REFUSED, "%s cannot be written: %s", script_path, strerror(errno));
+    write_text(script_path, text);
 }
 
-static const char *shell_of(const struct work *work)
+const char *wanted_shell(const struct work *work)
 {
-    return shell_paths[work->values[0]];
+    const char *shell = shell_paths[work->values[0]];
+    if (access(shell, X_OK) < 0)
+        give_up(EX_UNSUPPORTED, "there is no shell %s: %s", shell, strerror(errno));
+    return shell;
 }
 
-static bool run_script(const struct work *work, uint64_t op)
+void run_script(const struct script *script, uint64_t op, int refusal)
 {
     char status[12];
     unsigned expected = FIRST_STATUS + (unsigned)(op % STATUSES);
     snprintf(status, sizeof status, "%u", expected);
-    char *const arguments[] = {"sh", script_path, status, (char *)work->helper, NULL};
+    char *const arguments[] = {"sh", (char *)script->path, status, (char *)script->program, NULL};
     char *const environment[] = {NULL};
     pid_t child = fork();
     if (child < 0)
-        return false;
+        give_up(refusal, "fork: %s after %ju operations: is RLIMIT_NPROC or pids.max set?", strerror(errno), (uintmax_t)op);
     if (child == 0) {
-        execve(shell_of(work), arguments, environment);
+        execve(script->shell, arguments, environment);
         _exit(EXIT_NOT_EXECUTED);
     }
     unsigned got = (unsigned)wait_for(child, "the shell");
     if (got == EXIT_NOT_EXECUTED)
-        give_up(EX_CHECK, "%s could not be executed, or a program by it (status %u)", shell_of(work), got);
+        give_up(refusal, "%s could not be executed, or a program by it (status %u)", script->shell, got);
     if (got == EXIT_SCRIPT_FAILED)
-        give_up(EX_CHECK, "what the script of %s does failed (status %u)", shell_of(work), got);
+        give_up(refusal, "what the script of %s does failed (status %u)", script->shell, got);
     if (got != expected)
-        give_up(EX_CHECK, "%s ended with status %u, expected %u", shell_of(work), got, expected);
-    return true;
+        give_up(refusal, "%s ended with status %u, expected %u", script->shell, got, expected);
 }
 
-static void try_shell(const struct work *work)
+static struct script the_script;
+
+static void try_script(const struct work *work)
 {
-    if (access(shell_of(work), X_OK) < 0)
-        give_up(EX_UNSUPPORTED, "there is no shell %s: %s", shell_of(work), strerror(errno));
-    if (!run_script(work, 0))
-        give_up(EX_REFUSED, "fork: %s: is RLIMIT_NPROC or pids.max set?", strerror(errno));
+    the_script = (struct script){.shell = wanted_shell(work), .path = script_path, .program = work->helper};
+    run_script(&the_script, 0, EX_REFUSED);
 }
 
 void rtns_set_up(struct work *work)
 {
     write_script(work, rtns_script);
     find_own_program(work);
-    try_shell(work);
+    try_script(work);
 }
 
 void fork_shell_set_up(struct work *work)
 {
     write_script(work, fork_script);
-    try_shell(work);
+    try_script(work);
 }
 
-void fork_shell_batch(struct work *work, uint64_t ops)
+void script_batch(struct work *work, uint64_t ops)
 {
+    (void)work;
     for (uint64_t op = 0; op < ops; op++)
-        if (!run_script(work, op))
-            give_up(EX_CHECK, "fork: %s after %ju operations", strerror(errno), (uintmax_t)op);
-}
-
-void rtns_batch(struct work *work, uint64_t ops)
-{
-    fork_shell_batch(work, ops); /* it is the script that differs */
+        run_script(&the_script, op, EX_CHECK);
 }

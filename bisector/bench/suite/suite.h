@@ -20,7 +20,7 @@
 /* EX_CHECK: a test did not do its work under this kernel. EX_REFUSED: this environment does not allow the test. */
 enum { EX_DONE = 0, EX_USAGE = 2, EX_CHECK = 3, EX_REFUSED = 4, EX_UNSUPPORTED = 77 };
 
-enum { PAGE_BYTES = 4096, TEXT_BYTES = 512, PATH_BYTES = 1024, MOST_PARAMS = 2, MOST_CALLS = 8 };
+enum { PAGE_BYTES = 4096, TEXT_BYTES = 512, PATH_BYTES = 1024, MOST_PARAMS = 2, MOST_CALLS = 8, MOST_PHASES = 2 };
 
 enum { EXIT_NOT_EXECUTED = 127 }; /* of a child that could not execute what it should */
 
@@ -45,6 +45,7 @@ struct work {
     const uint64_t *values; /* of the test's parameters, in their order */
     char helper[PATH_BYTES];
     double faults_beside; /* for a grain: of what belongs to the test and not to its operation; counted in set-up */
+    uint64_t phase_ns[MOST_PHASES]; /* added to by a batch of a test that has phases */
 };
 
 /* Minor faults per operation: exactly 16/17 within 1 %, at most so many, or just reported. */
@@ -62,6 +63,7 @@ struct test {
     enum fault_rule fault_rule;
     double faults_per_op;
     bool wants_directory;
+    const char *phases[MOST_PHASES]; /* parts of a batch that are timed apart; its time is their sum */
     struct call calls[MOST_CALLS];
     struct param params[MOST_PARAMS];
     void (*set_up)(struct work *);
@@ -86,9 +88,26 @@ void find_own_program(struct work *work);
 /* The exit status of a child; gives up if it was killed. */
 int wait_for(pid_t child, const char *what);
 
-/* Where a shell may be, as words of a parameter. */
+/* Where a shell may be, as words of a test's first parameter; and the chosen one, which is there. */
 enum { SHELLS = 4 };
 extern const char *const shell_paths[SHELLS];
+const char *wanted_shell(const struct work *work);
+
+/* Makes a file, before anything is measured. */
+void write_text(const char *path, const char *text);
+
+struct script {
+    const char *shell, *path, *program;
+};
+
+/* Runs it; it gets a status to end with ($1) and `program` ($2). Gives up with `refusal` unless it ends with that. */
+void run_script(const struct script *script, uint64_t op, int refusal);
+
+/* `bisector-suite patch ...`, what the scripts of patch_series start. Returns the exit status. */
+int patch_tool(char **words);
+
+/* splitmix64: the next number of a sequence, below `limit`; any state will do as a seed, also 0. */
+unsigned random_below(uint64_t *state, unsigned limit);
 
 void memory_set_up(struct work *work);
 void page_set_up(struct work *work);
@@ -136,9 +155,10 @@ void udp_set_up(struct work *work);
 void lookup_set_up(struct work *work);
 void lookup_batch(struct work *work, uint64_t ops);
 void rtns_set_up(struct work *work);
-void rtns_batch(struct work *work, uint64_t ops);
 void fork_shell_set_up(struct work *work);
-void fork_shell_batch(struct work *work, uint64_t ops);
+void script_batch(struct work *work, uint64_t ops);
+void series_set_up(struct work *work);
+void series_batch(struct work *work, uint64_t ops);
 void mix_set_up(struct work *work);
 void mix_batch(struct work *work, uint64_t ops);
 void mix_prove(struct work *work);
@@ -155,6 +175,7 @@ struct options {
 struct sample {
     uint64_t ops, warmup_ops;
     uint64_t wall_ns, user_ns, sys_ns;
+    uint64_t phase_ns[MOST_PHASES];
     int64_t minflt, majflt, nvcsw, nivcsw;
     int cpu_start, cpu_end;
     double faults_per_op;

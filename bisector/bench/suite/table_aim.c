@@ -235,7 +235,7 @@ const struct test aim_tests[] = {
         .calls = {{"execve", 2}, {"exit_group", 2}},
         .params = {{.name = "shell", .most = SHELLS - 1, .words = shell_paths}},
         .set_up = rtns_set_up,
-        .batch = rtns_batch,
+        .batch = script_batch,
     },
     {.name = NULL},
 };

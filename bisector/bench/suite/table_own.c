@@ -155,7 +155,22 @@ const struct test own_tests[] = {
         .calls = {{"clone", 21}, {"execve", 1}, {"exit_group", 21}},
         .params = {{.name = "shell", .most = SHELLS - 1, .words = shell_paths}},
         .set_up = fork_shell_set_up,
-        .batch = fork_shell_batch,
+        .batch = script_batch,
+    },
+    {
+        .name = "patch_series",
+        .unit = "ops/s",
+        .higher_is_better = true,
+        .op = "a patch of 99 is applied, and later taken back, by shell scripts that start a small program 8 times for it; "
+              "pushing and popping them all are told apart",
+        .grain = 99,
+        .wants_directory = true,
+        .phases = {"push", "pop"},
+        .calls = {{"execve", 784}, {"exit_group", 784}, {"rename", 286}, {"truncate", 99}, {"unlink", 143}},
+        .params = {{.name = "shell", .most = SHELLS - 1, .words = shell_paths},
+                   {.name = "seed", .fallback = 1, .least = 0, .most = UINT32_MAX}},
+        .set_up = series_set_up,
+        .batch = series_batch,
     },
     {
         .name = "ctl_alu",
