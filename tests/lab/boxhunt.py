@@ -159,7 +159,10 @@ class BoxHunt:
                 self.folder,
                 recipe,
                 builder=BoxBuilder(self.folder / "kernels", self.commits, self.dead),
-                machines={part.name: MeasuringMachine(self.machine(part), runner) for part in recipe.machines},
+                machines={
+                    part.name: MeasuringMachine(self.machine(part), runner, cpu=recipe.cpu_on(part))
+                    for part in recipe.machines
+                },
                 higher_is_better=runner.higher_is_better,
                 observer=Onlooker(self.on_event, self.on_progress),
                 stop=self.stop,

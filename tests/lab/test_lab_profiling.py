@@ -61,7 +61,7 @@ def finished(kernels: Path) -> SessionState:
 def test_parent_and_accused_are_booted_once_more_and_compared(box: FakeBox, tmp_path: Path) -> None:
     state, said = finished(tmp_path), list[str]()
     physical = PhysicalMachine(box.config(), proven_in(tmp_path / "machine"), session="hunt", limits=QUICK)
-    machine = MeasuringMachine(physical, CommandRunner(benchmark()))
+    machine = MeasuringMachine(physical, CommandRunner(benchmark()), cpu=None)
     assert section(state, tmp_path / "session") == ""
     collect(
         state, {"box1": machine}, tmp_path / "session", profiler="perf", on_progress=lambda told: said.append(told.text)
