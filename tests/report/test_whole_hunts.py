@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from fakes import RECIPE, FakeBuilder, FakeLab, FakeMachine, Watcher, commit_id, linear_range, session_started
+from fakehunt import controller
+from fakes import RECIPE, FakeLab, commit_id, linear_range
 
 from bisector.report.as_json import report_document, to_json
 from bisector.report.events import EventLines
@@ -13,30 +14,19 @@ from bisector.report.text import report_text
 from bisector.report.words import cells
 from bisector.search import assess
 from bisector.search.graph import Graph
-from bisector.session.controller import Controller, StopRequest
 from bisector.session.evidence import evidence_of, options_of
-from bisector.session.journal import create_journal
+from bisector.session.journal import open_journal
 
 
 def hunted(folder, **lab):
     fake = FakeLab(linear_range(41), **lab)
-    journal = create_journal(folder)
-    journal.append(session_started(fake.commits))
-    state = Controller(
-        journal,
-        folder,
-        RECIPE,
-        builder=FakeBuilder(fake),
-        machines={"lab-01": FakeMachine(fake)},
-        higher_is_better=True,
-        observer=Watcher(),
-        stop=StopRequest(),
-    ).run()
+    state = controller(folder, fake).run()
     graph = Graph.from_parents(state.range.parents, good=0, bad=len(state.range) - 1)
     options = options_of(RECIPE, higher_is_better=True)
     summary = summarise(state, assess(graph, evidence_of(state, "page_test"), options))
-    lines = EventLines().lines(journal.entries)
-    assert len(lines) == len(journal.entries)
+    entries = open_journal(folder).entries
+    lines = EventLines().lines(entries)
+    assert len(lines) == len(entries)
     return state, summary, lines
 
 

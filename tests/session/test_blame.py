@@ -4,15 +4,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from fakehunt import controller
 from fakes import (
     FACTS,
-    FakeBuilder,
     FakeLab,
     FakeMachine,
-    Watcher,
     commit_id,
     linear_range,
-    recipe_for,
     sample,
     session_started,
 )
@@ -39,9 +37,7 @@ from bisector.model.machine import BootRecord
 from bisector.model.outcome import AnswerKind, Outcome, Purpose
 from bisector.model.sample import RunRecord
 from bisector.session.blame import controls_due
-from bisector.session.controller import Controller, StopRequest
 from bisector.session.evidence import skips
-from bisector.session.journal import create_journal, open_journal
 from bisector.session.machines import set_aside
 from bisector.session.ports import OnProgress
 from bisector.session.state import Entry, SessionState, Status, fold
@@ -213,22 +209,7 @@ class Machine(FakeMachine):
 
 
 def hunt(folder: Path, lab: FakeLab, *machines: FakeMachine) -> SessionState:
-    names = tuple(machine.name for machine in machines)
-    if (folder / "journal.sqlite3").exists():
-        journal = open_journal(folder, writer=True)
-    else:
-        journal = create_journal(folder)
-        journal.append(session_started(lab.commits, machines=names))
-    return Controller(
-        journal,
-        folder,
-        recipe_for(*names),
-        builder=FakeBuilder(lab),
-        machines={machine.name: machine for machine in machines},
-        higher_is_better=True,
-        observer=Watcher(),
-        stop=StopRequest(),
-    ).run()
+    return controller(folder, lab, *machines).run()
 
 
 def named(state: SessionState, commit: int) -> bool:

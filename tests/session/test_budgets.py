@@ -3,16 +3,16 @@
 from pathlib import Path
 
 import pytest
-from fakes import FakeBuilder, FakeLab, FakeMachine, Watcher, commit_id, linear_range, recipe_for, session_started
+from fakehunt import controller
+from fakes import FakeBuilder, FakeLab, FakeMachine, commit_id, linear_range
 
 from bisector.model.errors import BuilderError, MachineError
 from bisector.model.events import BuildFailed
 from bisector.model.outcome import AnswerKind, Outcome
 from bisector.recipe.schema import LimitsPart
 from bisector.session.budgets import budgets_of, errors_of
-from bisector.session.controller import Controller, StopRequest
 from bisector.session.evidence import skips
-from bisector.session.journal import create_journal, open_journal
+from bisector.session.journal import open_journal
 from bisector.session.machines import set_aside
 from bisector.session.state import BUILDER, SessionState, Status
 
@@ -28,21 +28,7 @@ def hunt(
         machine.trouble = [MachineError(f"no answer from {name}")] * times
     builder = FakeBuilder(lab)
     builder.trouble = [BuilderError("no space left on the builder")] * builder_fails
-    if (folder / "journal.sqlite3").exists():
-        journal = open_journal(folder, writer=True)
-    else:
-        journal = create_journal(folder)
-        journal.append(session_started(lab.commits, machines=tuple(machines), limits=limits))
-    return Controller(
-        journal,
-        folder,
-        recipe_for(*machines),
-        builder=builder,
-        machines=machines,
-        higher_is_better=True,
-        observer=Watcher(),
-        stop=StopRequest(),
-    ).run()
+    return controller(folder, lab, *machines.values(), builder=builder, limits=limits).run()
 
 
 def used(state: SessionState) -> dict[str, int]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fakehunt import answer_of, controller
 from fakes import (
     FACTS,
     RECIPE,
@@ -13,11 +14,9 @@ from fakes import (
     FakeLab,
     FakeMachine,
     Killed,
-    Watcher,
     commit_id,
     crash_before,
     linear_range,
-    session_started,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,51 +36,15 @@ from bisector.model.machine import MachineFacts
 from bisector.model.outcome import AnswerKind, Outcome, Purpose
 from bisector.model.progress import OnProgress, Progress
 from bisector.model.sample import RunRecord
-from bisector.recipe.schema import Recipe
-from bisector.session.controller import Controller, StopRequest
+from bisector.session.controller import StopRequest
 from bisector.session.decide import Order, decide
 from bisector.session.evidence import skips
-from bisector.session.journal import create_journal, open_journal
-from bisector.session.ports import Machine
+from bisector.session.journal import open_journal
 from bisector.session.state import SessionState, Status
-
-
-def controller(
-    folder: Path,
-    lab: FakeLab,
-    builder: FakeBuilder | None = None,
-    machine: FakeMachine | None = None,
-    recipe: Recipe = RECIPE,
-    stop: StopRequest | None = None,
-    retry_pause_s: float = 0.0,
-) -> Controller:
-    if not (folder / "journal.sqlite3").exists():
-        journal = create_journal(folder)
-        journal.append(session_started(lab.commits))
-    else:
-        journal = open_journal(folder, writer=True)
-    machine = machine or FakeMachine(lab)
-    machines: dict[str, Machine] = {machine.name: machine}
-    return Controller(
-        journal,
-        folder,
-        recipe,
-        builder=builder or FakeBuilder(lab),
-        machines=machines,
-        higher_is_better=True,
-        observer=Watcher(),
-        stop=stop or StopRequest(),
-        retry_pause_s=retry_pause_s,
-    )
 
 
 def events_of(folder: Path) -> list[Event]:
     return [entry.event for entry in open_journal(folder).entries]
-
-
-def answer_of(state: SessionState) -> tuple[AnswerKind, tuple[str, ...]]:
-    assert state.answer is not None
-    return state.answer.kind, state.answer.commits
 
 
 def test_a_hunt_names_the_planted_commit(tmp_path: Path) -> None:
@@ -154,7 +117,7 @@ def test_a_machine_that_keeps_failing_pauses_the_session_and_judges_nobody(tmp_p
     lab = FakeLab(linear_range(16), first_bad=7)
     machine = FakeMachine(lab)
     machine.trouble = [MachineError("no answer from lab-01", resolution="Push its power button.")] * 3
-    state = controller(tmp_path, lab, machine=machine).run()
+    state = controller(tmp_path, lab, machine).run()
     assert state.status is Status.PAUSED
     assert (
         "lab-01 failed 3 times in a row (limits.machine_errors is 3), the last time: no answer from lab-01"
@@ -169,14 +132,14 @@ def test_a_hiccup_of_the_machine_is_retried(tmp_path: Path) -> None:
     lab = FakeLab(linear_range(16), first_bad=7)
     machine = FakeMachine(lab)
     machine.trouble = [MachineError("no answer from lab-01")] * 2
-    assert answer_of(controller(tmp_path, lab, machine=machine).run()) == (AnswerKind.COMMIT, (commit_id(7),))
+    assert answer_of(controller(tmp_path, lab, machine).run()) == (AnswerKind.COMMIT, (commit_id(7),))
 
 
 def test_trouble_is_met_again_only_after_a_pause_that_grows(tmp_path: Path) -> None:
     lab = FakeLab(linear_range(16), first_bad=7)
     machine = FakeMachine(lab)
     machine.trouble = [MachineError("somebody is logged in")] * 2
-    state = controller(tmp_path, lab, machine=machine, retry_pause_s=0.2).run()
+    state = controller(tmp_path, lab, machine, retry_pause_s=0.2).run()
     assert answer_of(state) == (AnswerKind.COMMIT, (commit_id(7),))
     entries = open_journal(tmp_path).entries
     ended = [entry.at for entry in entries if isinstance(entry.event, MachineTrouble)]
@@ -194,7 +157,7 @@ def test_a_stop_is_not_kept_waiting_by_a_pause_after_trouble(tmp_path: Path) -> 
     ask = threading.Timer(0.5, setattr, (stop, "reason", "enough"))
     ask.start()
     begun = time.monotonic()
-    state = controller(tmp_path, lab, machine=machine, stop=stop, retry_pause_s=600.0).run()
+    state = controller(tmp_path, lab, machine, stop=stop, retry_pause_s=600.0).run()
     assert time.monotonic() - begun < 20
     assert state.status is Status.PAUSED
     assert all(look.ended_at is not None for look in state.looks)
@@ -247,7 +210,7 @@ def test_a_machine_that_changed_under_us_pauses_the_session_with_the_difference(
     tmp_path: Path, governors: tuple[str | None, ...], said: str
 ) -> None:
     lab = FakeLab(linear_range(16), first_bad=7)
-    state = controller(tmp_path, lab, machine=ChangingMachine(lab, *governors)).run()
+    state = controller(tmp_path, lab, ChangingMachine(lab, *governors)).run()
     assert state.status is Status.PAUSED
     troubles = [event.reason for event in events_of(tmp_path) if event.kind == "machine_trouble"]
     assert said in troubles[0]
@@ -257,7 +220,7 @@ def test_a_fact_that_was_never_asked_before_is_no_difference(tmp_path: Path) -> 
     # A newer program goes on with the session, and asks more of the machine.
     lab = FakeLab(linear_range(16), first_bad=7)
     machine = ChangingMachine(lab, None, "powersave", "powersave")
-    assert answer_of(controller(tmp_path, lab, machine=machine).run()) == (AnswerKind.COMMIT, (commit_id(7),))
+    assert answer_of(controller(tmp_path, lab, machine).run()) == (AnswerKind.COMMIT, (commit_id(7),))
     assert len(lab.booted) > 5
 
 
@@ -271,7 +234,7 @@ def test_a_stop_request_pauses_after_the_step_in_hand_and_leaves_the_machine(tmp
 
     lab.before = ask_at_the_fourth_run
     machine = FakeMachine(lab)
-    state = controller(tmp_path, lab, machine=machine, stop=stop).run()
+    state = controller(tmp_path, lab, machine, stop=stop).run()
     assert state.status is Status.PAUSED
     assert machine.released == 1
     assert len(lab.runs) == 4
@@ -346,7 +309,7 @@ def test_progress_alone_does_not_make_the_search_decide_anew(tmp_path: Path, mon
 
     monkeypatch.setattr("bisector.session.controller.decide", counted)
     lab = FakeLab(linear_range(16), first_bad=7)
-    controller(tmp_path, lab, machine=ChattyMachine(lab)).run()
+    controller(tmp_path, lab, ChattyMachine(lab)).run()
     assert len(lab.runs) > 10
     # Twice for each durable event at most: once to give orders, once to see that there are no more.
     assert len(decided) <= 2 * len(events_of(tmp_path))
