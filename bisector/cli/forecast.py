@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from bisector.cli.hunt import Prepared
+from bisector.model.commit import CommitRange
 from bisector.recipe.fixups import FixupPart
 from bisector.report.words import count, duration
 from bisector.search import Options, World, simulate
@@ -28,6 +29,7 @@ def text(prepared: Prepared) -> str:
         f"Session {prepared.name} would hunt in {count(len(commits) - 1, 'commit')} of {recipe.repo}:",
         f"  good  {commits.good.short}  {commits.good.subject}",
         f"  bad   {commits.bad.short}  {commits.bad.subject}",
+        *(f"  taken as {mark.verdict}: {_named(commits, mark.commit)}" for mark in prepared.marks),
         f"  measuring {recipe.benchmark.test}{siblings}",
         f"  on {machines}",
         f"  with {recipe.kernel.compiler}, {recipe.kernel.base}"
@@ -53,3 +55,7 @@ def _change(fixup: FixupPart) -> str:
         *([f"that have {fixup.path}"] if fixup.path else []),
     ]
     return f"{what}, on {'commits ' + ' and '.join(conditions) if conditions else 'every commit'}"
+
+
+def _named(commits: CommitRange, commit: str) -> str:
+    return f"{commit[:12]}  {commits.commits[commits.index_of(commit)].subject}"

@@ -15,10 +15,10 @@ from bisector import __version__
 from bisector.cli.display import Current, Display
 from bisector.model.commit import CommitRange
 from bisector.model.errors import MachineError, UsageError
-from bisector.model.events import SessionStarted
-from bisector.model.outcome import AnswerKind
+from bisector.model.events import Marked, SessionStarted
+from bisector.model.outcome import AnswerKind, Verdict
 from bisector.model.progress import Progress
-from bisector.recipe.load import LoadedRecipe, load_recipe, parse_recipe, with_fixups
+from bisector.recipe.load import LoadedRecipe, load_recipe, parse_recipe, text_override, with_fixups
 from bisector.recipe.schema import Recipe
 from bisector.search.types import Assessment
 from bisector.session.controller import Controller, StopRequest
@@ -34,6 +34,8 @@ EXIT_NO_SINGLE_COMMIT = 1
 EXIT_PAUSED = 3
 EXIT_INTERRUPTED = 130
 
+_VERDICTS = {"good": Verdict.GOOD, "bad": Verdict.BAD, "skip": Verdict.SKIPPED}
+
 INTERRUPTED = "interrupted from the terminal"
 
 RETRY_PAUSE_S = 30.0
@@ -46,6 +48,7 @@ class Prepared:
 
     loaded: LoadedRecipe
     range: CommitRange
+    marks: tuple[Marked, ...] = ()
 
     @property
     def name(self) -> str:
@@ -67,23 +70,49 @@ class Prepared:
         )
 
 
-def prepare(home: Home, recipe: Path, overrides: Sequence[str], *, machines: Sequence[str] = ()) -> Prepared:
+def prepare(
+    home: Home,
+    recipe: Path,
+    overrides: Sequence[str],
+    *,
+    machines: Sequence[str] = (),
+    bisect_log: Path | None = None,
+) -> Prepared:
     """Check everything that can be checked before anything is written.
 
-    Raises RecipeError, RevisionError, MissingPackageError or UsageError.
+    `bisect_log` is a hunt that people began with git: its ends take the place of the recipe's, its other words become
+    marks. Raises RecipeError, RevisionError, MissingPackageError or UsageError.
     """
     from bisector.cli.wiring import check_lab, check_tests
     from bisector.history.fixups import resolve_fixups
+    from bisector.history.replay import read_bisect_log, take_up
     from bisector.history.repository import Repository
 
-    loaded = load_recipe(recipe, overrides=(*overrides, *_machine_override(recipe, machines)))
+    changes = (*overrides, *_machine_override(recipe, machines))
+    loaded = load_recipe(recipe, overrides=changes)
     home.free_name(loaded.recipe.name)
     repository = Repository.open(Path(loaded.recipe.repo))
+    marks: tuple[Marked, ...] = ()
+    if bisect_log is not None:
+        taken = take_up(repository, read_bisect_log(_text_of(bisect_log), str(bisect_log)), str(bisect_log))
+        ends = (text_override("good", taken.good), text_override("bad", taken.bad))
+        loaded = load_recipe(recipe, overrides=(*changes, *ends))
+        marks = tuple(Marked(commit=commit, verdict=_VERDICTS[word]) for commit, word in taken.marks)
     commits = repository.read_range(loaded.recipe.good, loaded.recipe.bad)
     loaded = with_fixups(loaded, resolve_fixups(repository, loaded.recipe.kernel.fixups))
     check_lab(loaded.recipe)
     check_tests(home, loaded.recipe)
-    return Prepared(loaded=loaded, range=commits)
+    return Prepared(loaded=loaded, range=commits, marks=marks)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be read: {error.strerror}",
+            resolution="Write one in the hunt's checkout: git bisect log > bisect.log",
+        ) from error
 
 
 def _machine_override(recipe: Path, machines: Sequence[str]) -> tuple[str, ...]:

@@ -141,6 +141,9 @@ def demo(
 @click.option("--repo", metavar="DIR", help="The kernel repository; overrides the recipe.")
 @click.option("--machine", "machines", multiple=True, metavar="M", help="Only these machines of the recipe.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one value of the recipe.")
+@click.option(
+    "--bisect-log", type=click.Path(path_type=Path), metavar="FILE", help="Go on where this `git bisect log` ends."
+)
 @click.option("--dry-run", is_flag=True, help="Check everything and say what would be done; write nothing.")
 @_watching
 def start(
@@ -151,6 +154,7 @@ def start(
     repo: str | None,
     machines: tuple[str, ...],
     overrides: tuple[str, ...],
+    bisect_log: Path | None,
     dry_run: bool,
     how: "Watching",
 ) -> int:
@@ -158,13 +162,18 @@ def start(
 
     \b
     Example:  bisector start page-test.yaml --good v2.6.37 --bad v2.6.38 --set search.confidence=0.995
+              bisector start page-test.yaml --bisect-log bisect.log     # a hunt begun with git bisect
     """
     from bisector.recipe.load import text_override
 
+    if bisect_log is not None and (good is not None or bad is not None):
+        raise click.UsageError("--bisect-log names both ends: leave out --good and --bad")
     named = {"name": name, "good": good, "bad": bad, "repo": repo}
     changes = [text_override(key, value) for key, value in named.items() if value is not None]
     home = Home.of_this_user()
-    return _start(home, recipe, (*overrides, *changes), machines=machines, dry_run=dry_run, how=how)
+    return _start(
+        home, recipe, (*overrides, *changes), machines=machines, bisect_log=bisect_log, dry_run=dry_run, how=how
+    )
 
 
 def _start(
@@ -173,16 +182,17 @@ def _start(
     overrides: Sequence[str],
     *,
     machines: tuple[str, ...] = (),
+    bisect_log: Path | None = None,
     dry_run: bool,
     how: "Watching",
 ) -> int:
     from bisector.cli import forecast, hunt
 
-    prepared = hunt.prepare(home, recipe, overrides, machines=machines)
+    prepared = hunt.prepare(home, recipe, overrides, machines=machines, bisect_log=bisect_log)
     if dry_run:
         click.echo(forecast.text(prepared))
         return 0
-    home.create(prepared.started())
+    home.create(prepared.started(), *prepared.marks)
     return _drive(home, prepared.name, how)
 
 

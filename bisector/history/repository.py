@@ -98,6 +98,14 @@ class Repository:
             resolution=f"git -C {self.path} fsck --connectivity-only",
         )
 
+    def merge_bases(self, one: str, other: str) -> tuple[str, ...]:
+        """The newest common ancestors of two commits; one of the two if it is an ancestor of the other."""
+        return tuple(ask(self.path, "merge-base", "--all", one, other).text.split())
+
+    def distance(self, ancestor: str, descendant: str) -> int:
+        """How many commits `ancestor..descendant` has."""
+        return int(demand(self.path, "rev-list", "--count", f"{ancestor}..{descendant}").text)
+
     def tree_id(self, commit: str) -> str:
         """Id of the tree of a commit: equal for two commits exactly when their files are."""
         return demand(self.path, "rev-parse", "--verify", "--end-of-options", f"{commit}^{{tree}}").text
@@ -185,7 +193,7 @@ class Repository:
                 details=f"good: {self.describe(good_id)}\nbad:  {self.describe(bad_id)}",
                 resolution=f"--good {bad} --bad {good}, and `search: find: improvement` if the later one is faster",
             )
-        bases = ask(self.path, "merge-base", "--all", good_id, bad_id).text.split()
+        bases = self.merge_bases(good_id, bad_id)
         if not bases:
             return RevisionError(
                 f"good {good!r} and bad {bad!r} have no common ancestor in {self.path}",

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bisector.model.errors import UsageError
-from bisector.model.events import SessionStarted
+from bisector.model.events import Event, SessionStarted
 from bisector.session.journal import JOURNAL_NAME, Journal, create_journal, is_driven, open_journal, session_lock
 
 
@@ -78,15 +78,16 @@ class Home:
                 resolution=f"Go on with it: bisector resume {name}    or choose: bisector start ... --name OTHER",
             )
 
-    def create(self, started: SessionStarted) -> None:
-        """Make a session's folder with its first event, whole or not at all. Raises UsageError if the name is taken."""
+    def create(self, started: SessionStarted, *more: Event) -> None:
+        """Make a session's folder with its first events, whole or not at all. Raises UsageError for a taken name."""
         self.free_name(started.session)
         folder = self.session_folder(started.session)
         making = folder.with_name(f".{folder.name}.{os.getpid()}")
         making.mkdir(parents=True)
         try:
             journal = create_journal(making)
-            journal.append(started)
+            for event in (started, *more):
+                journal.append(event)
             journal.close()
             making.rename(folder)
         except BaseException:

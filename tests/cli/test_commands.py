@@ -111,6 +111,31 @@ def test_a_recipe_that_is_not_there_is_named(run: Run, tmp_path: Path) -> None:
     assert "no.yaml" in said.err
 
 
+def test_a_hunt_begun_with_git_goes_on_from_its_log(run: Run, recipe: Path, repo: Path, tmp_path: Path) -> None:
+    (tmp_path / "bisect.log").write_text("git bisect start 'v3' 'v1'\n# skip: [...] v2\ngit bisect skip v2\n")
+    said = run("start", str(recipe), "--good", "", "--bisect-log", str(tmp_path / "bisect.log"), "--dry-run")
+    assert said.code == 2
+    assert "leave out --good and --bad" in said.err
+    said = run("start", str(recipe), "--bisect-log", str(tmp_path / "bisect.log"), "--dry-run")
+    assert said.code == 0
+    assert f"taken as skipped: {git(repo, 'rev-parse', 'v2')[:12]}  v2" in said.out
+    said = run("start", str(recipe), "--bisect-log", str(tmp_path / "nowhere"))
+    assert said.code == 2
+    assert "cannot be read" in said.err
+    assert nothing_written()
+
+
+def test_fixups_are_told_before_anything_is_built(run: Run, recipe: Path, repo: Path) -> None:
+    fixups = "kernel.fixups=[{name: undo, revert: v2, path: file}]"
+    said = run("start", str(recipe), "--set", fixups, "--dry-run")
+    v2 = git(repo, "rev-parse", "v2")[:12]
+    assert f"fix-up undo: reverts {v2}, on commits that contain {v2} and that have file" in said.out
+    said = run("start", str(recipe), "--set", "kernel.fixups=[{name: undo, revert: nowhere}]")
+    assert said.code == 2
+    assert "kernel.fixups: undo: revert: unknown revision 'nowhere'" in said.err
+    assert nothing_written()
+
+
 def test_a_dry_run_says_what_would_be_done_and_writes_nothing(run: Run, recipe: Path) -> None:
     said = run("start", str(recipe), "--dry-run")
     assert said.code == 0, said.err
