@@ -35,7 +35,7 @@ class Fixup:
 
 
 class FixedTree:
-    """A work tree with fix-ups; satisfies `kernel.builder.SourceTree`. Holding and closing is the tree's own matter."""
+    """A work tree with fix-ups; satisfies `kernel.source.SourceTree`. Holding and closing is the tree's own matter."""
 
     def __init__(self, repository: Repository, tree: WorkTree, fixups: Sequence[Fixup]) -> None:
         self._repository = repository

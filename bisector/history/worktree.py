@@ -23,7 +23,7 @@ _LOCK_WAIT_S = 60.0
 class WorkTree:
     """One builder's private tree of `repository` in `folder`, held by one process at a time from the first use on.
 
-    Satisfies `kernel.builder.SourceTree`. All methods raise BuilderError when the tree cannot be had: that is our
+    Satisfies `kernel.source.SourceTree`. All methods raise BuilderError when the tree cannot be had: that is our
     trouble, and says nothing of a commit.
     """
 

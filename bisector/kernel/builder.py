@@ -9,7 +9,6 @@ import time
 from dataclasses import asdict, dataclass, replace
 from io import FileIO
 from pathlib import Path
-from typing import Protocol
 
 from bisector.kernel import bzimage, elf, modules
 from bisector.kernel.config import config_changes, config_digest, digest_of, parse_config
@@ -18,6 +17,7 @@ from bisector.kernel.make import Counter, Make, OverTimeError
 from bisector.kernel.output import Output, Stamp, write_durably
 from bisector.kernel.process import CancelledError, end_left_overs
 from bisector.kernel.settings import check, make_base, read_wishes, settle
+from bisector.kernel.source import SourceTree
 from bisector.kernel.store import ImageCache, StoredImage
 from bisector.kernel.toolchain import Toolchain, find_toolchain
 from bisector.model.errors import BisectorError, BuilderError, KernelError, UsageError
@@ -30,32 +30,6 @@ from bisector.recipe.schema import KernelPart
 _EDITION = "2"
 _IMAGES = {"x86_64": ("bzImage", "arch/x86/boot/bzImage"), "i386": ("bzImage", "arch/x86/boot/bzImage")}
 _TRIES = 2
-
-
-class SourceTree(Protocol):
-    """Where the sources come from: a private tree that is moved from commit to commit (history.WorkTree).
-
-    Every method raises BuilderError when the tree cannot be had.
-    """
-
-    def move_to(self, commit: str) -> Path:
-        """The folder, now holding exactly this commit's files and its fix-ups; unchanged files keep their times.
-
-        Raises KernelError(build_failed) if a fix-up does not apply.
-        """
-        ...
-
-    def tree_id(self, commit: str) -> str:
-        """Equal for two commits exactly when their files are."""
-        ...
-
-    def verify(self, commit: str) -> None:
-        """Raise unless the folder still stands at this commit."""
-        ...
-
-    def fixups(self, commit: str) -> tuple[str, ...]:
-        """Names of the recipe's changes that `move_to` makes to this commit's files."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

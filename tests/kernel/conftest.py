@@ -11,7 +11,8 @@ from gitrepo import GitRepo
 
 from bisector.history.repository import Repository
 from bisector.history.worktree import WorkTree
-from bisector.kernel.builder import KernelBuilder, SourceTree
+from bisector.kernel.builder import KernelBuilder
+from bisector.kernel.source import SourceTree
 from bisector.kernel.store import ImageCache
 from bisector.model.kernel import KernelImage
 from bisector.model.progress import Progress
@@ -59,6 +60,13 @@ class Toy:
     def build(self, builder: KernelBuilder, commit: str) -> KernelImage:
         """Build with the log in `log` and the progress noted."""
         return builder.build(commit, log=self.log, on_progress=self.progress.append)
+
+    def built_alone(self, commit: str) -> str:
+        """The signature of the same commit built from nothing, in another folder and without the cache."""
+        (self.folder / "cache").rename(self.folder / "cache-of-before")
+        alone = self.build(self.builder(name="alone"), commit)
+        assert not alone.from_cache
+        return alone.signature
 
     @property
     def log(self) -> Path:

@@ -71,66 +71,6 @@ def test_going_back_gives_the_same_kernel_again(toy: "Toy") -> None:
     assert (again.build_id, again.signature, again.key) == (first.build_id, first.signature, first.key)
 
 
-def test_a_built_kernel_is_taken_from_the_cache_by_any_builder(toy: "Toy") -> None:
-    first = toy.build(toy.builder(), toy.good)
-    other = toy.build(toy.builder(name="other"), toy.good)
-    assert other.from_cache
-    assert (other.key, other.path, other.build_id, other.config_digest) == (
-        first.key, first.path, first.build_id, first.config_digest,
-    )  # fmt: skip
-    assert not (toy.folder / "other/out/vmlinux").exists()
-
-
-def test_equal_trees_of_two_commits_are_two_kernels(toy: "Toy") -> None:
-    two = toy.commit("nothing", {})
-    builder = toy.builder()
-    assert toy.build(builder, toy.good).release != toy.build(builder, two).release
-
-
-def test_the_cache_answers_while_a_build_runs(toy: "Toy", wait_until: Callable[[Callable[[], bool]], None]) -> None:
-    hangs = toy.commit("hangs", {"trouble": "echo waiting; sleep 300\n"})
-    built = toy.build(toy.builder(), toy.good)
-    other = toy.builder(name="other")
-    assert toy.build(other, toy.good).from_cache
-    outcome: list[BaseException] = []
-
-    def build() -> None:
-        try:
-            toy.build(other, hangs)
-        except BuilderError as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=build)
-    thread.start()
-    wait_until(lambda: "waiting" in toy.log.read_text())
-    found = other.find(toy.good)
-    assert other.find(hangs) is None
-    assert thread.is_alive()
-    other.cancel()
-    thread.join(20)
-    assert "was cancelled" in str(outcome[0])
-    assert found is not None
-    assert (found.key, found.build_id, found.from_cache) == (built.key, built.build_id, True)
-
-
-def test_a_builder_that_never_built_finds_nothing_and_writes_nothing(toy: "Toy") -> None:
-    toy.build(toy.builder(), toy.good)
-    fresh = toy.builder(name="fresh")
-    before = sorted((toy.folder / "fresh").rglob("*"))
-    assert fresh.find(toy.good) is None
-    assert sorted((toy.folder / "fresh").rglob("*")) == before
-
-
-def test_a_kernel_that_only_the_cache_forgot_needs_no_make(toy: "Toy") -> None:
-    builder = toy.builder()
-    first = toy.build(builder, toy.good)
-    shutil.rmtree(toy.folder / "cache/images")
-    again = toy.build(builder, toy.good)
-    assert again.build_id == first.build_id
-    assert toy.log.read_text() == ""
-    assert Path(again.path).exists()
-
-
 def test_progress_counts_targets_against_the_last_build_of_the_kind(
     toy: "Toy", monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,7 +206,7 @@ def test_a_build_that_hangs_ends_with_all_its_processes_and_leaves_nothing_torn(
     assert marked_processes(toy.folder / "builder") == []
     toy.close()
     two = toy.commit("mm: shift", {"mm/memory.c": _MEMORY % "<< 3"})
-    assert toy.build(toy.builder(), two).signature == _built_alone(toy, two)
+    assert toy.build(toy.builder(), two).signature == toy.built_alone(two)
 
 
 def test_cancel_ends_the_build_and_the_next_one_is_right(
@@ -293,7 +233,7 @@ def test_cancel_ends_the_build_and_the_next_one_is_right(
     assert marked_processes(toy.folder / "builder") == []
     two = toy.commit("mm: shift", {"mm/memory.c": _MEMORY % "<< 3"})
     incremental = toy.build(builder, two)
-    assert incremental.signature == _built_alone(toy, two)
+    assert incremental.signature == toy.built_alone(two)
 
 
 def test_a_build_killed_with_its_controller_leaves_nothing_running_and_nothing_torn(
@@ -328,97 +268,7 @@ def test_a_build_killed_with_its_controller_leaves_nothing_running_and_nothing_t
     resumed = toy.builder()
     image = toy.build(resumed, three)
     assert marked_processes(toy.folder / "builder") == []
-    assert image.signature == _built_alone(toy, three)
-
-
-def test_an_object_from_the_future_is_not_kept(toy: "Toy") -> None:
-    two = toy.commit("mm: shift", {"mm/memory.c": _MEMORY % "<< 3"})
-    builder = toy.builder()
-    toy.build(builder, two)
-    ahead = time.time() + 3600
-    os.utime(toy.folder / "builder/out/mm/memory.o", (ahead, ahead))
-    image = toy.build(builder, toy.good)
-    assert "mm/memory.o" in toy.compiled
-    assert image.signature == _built_alone(toy, toy.good)
-
-
-def test_a_source_from_the_future_is_compiled_again(toy: "Toy") -> None:
-    builder = toy.builder()
-    toy.build(builder, toy.good)
-    ahead = time.time() + 3600
-    os.utime(toy.folder / "builder/src/mm/mmap.c", (ahead, ahead))
-    two = toy.commit("mm: shift", {"mm/memory.c": _MEMORY % "<< 3"})
-    toy.build(builder, two)
-    assert (toy.folder / "builder/src/mm/mmap.c").stat().st_mtime < time.time() + 60
-    assert "Clock skew" not in toy.log.read_text()
-
-
-def test_makes_word_on_the_clock_leads_to_a_build_from_nothing(toy: "Toy") -> None:
-    # The first make of this commit sees a time to come; after the folder was cleared it does not.
-    warning = "make: warning:  Clock skew detected.  Your build may be incomplete."
-    skewed = toy.commit("skew", {"trouble": f'test -e "$O/../seen" || {{ touch "$O/../seen"; echo "{warning}"; }}\n'})
-    builder = toy.builder()
-    toy.build(builder, toy.good)
-    image = toy.build(builder, skewed)
-    text = toy.log.read_text()
-    assert "not believed, built again from nothing: make says 'Clock skew detected'" in text
-    assert toy.compiled.count("mm/mmap.o") == 1
-    assert image.signature == _built_alone(toy, toy.good)
-
-
-def test_a_clock_that_stays_wrong_is_the_builders_trouble(toy: "Toy") -> None:
-    skewed = toy.commit("skew", {"trouble": 'echo "make: warning:  Clock skew detected."\n'})
-    with pytest.raises(BuilderError, match="is not believed"):
-        toy.build(toy.builder(), skewed)
-    assert not list((toy.folder / "cache").rglob("bzImage"))
-
-
-def test_a_release_with_something_behind_it_is_refused(toy: "Toy") -> None:
-    dirty = toy.commit("suffix", {"suffix": "+\n"})
-    with pytest.raises(KernelError, match=r"and does not end with -bisector-") as caught:
-        toy.build(toy.builder(), dirty)
-    assert caught.value.outcome is Outcome.CONFIG_FAILED
-
-
-def test_an_image_of_another_commit_is_not_believed(toy: "Toy") -> None:
-    # A make that forgets to link again: everything succeeds, and the old image stands there.
-    makefile = (Path(__file__).parent / "toykernel/Makefile").read_text()
-    lazy = toy.commit(
-        "lazy",
-        {
-            "Makefile": makefile.replace(
-                "bzImage: trouble $(IMAGE)",
-                "bzImage: $(O)/include/config/kernel.release\n\t@test -e $(IMAGE) || $(MAKE) $(IMAGE)",
-            )
-        },
-    )
-    builder = toy.builder()
-    toy.build(builder, toy.good)
-    image = toy.build(builder, lazy)
-    assert "make did not write it anew" in toy.log.read_text()
-    assert image.release.encode() in Path(image.path).read_bytes()
-
-
-def test_an_image_that_holds_the_kernel_of_another_commit_is_not_believed(toy: "Toy") -> None:
-    # What a compiler cache can do that does not see what an .incbin takes in: a new header before an old kernel.
-    makefile = (Path(__file__).parent / "toykernel/Makefile").read_text()
-    stale = "@test -e $(O)/packed || cp $< $(O)/packed; cat $(O)/packed $(O)/include/config/kernel.release > $@"
-    first = toy.commit("first", {"Makefile": makefile.replace("@cp $< $@", stale)})
-    second = toy.commit("second", {"mm/memory.c": _MEMORY % "<< 3"}, parent=first)
-    builder = toy.builder()
-    toy.build(builder, first)
-    image = toy.build(builder, second)
-    assert "not believed, built again from nothing: the kernel packed in the image is not the vmlinux" in (
-        toy.log.read_text()
-    )
-    assert bytes.fromhex(image.build_id) in Path(image.path).read_bytes()
-
-
-def test_a_kernel_without_a_build_id_cannot_be_used(toy: "Toy") -> None:
-    makefile = (Path(__file__).parent / "toykernel/Makefile").read_text()
-    nameless = toy.commit("x", {"Makefile": makefile.replace("--build-id=sha1", "--build-id=none")})
-    with pytest.raises(KernelError, match="no build id"):
-        toy.build(toy.builder(), nameless)
+    assert image.signature == toy.built_alone(three)
 
 
 def test_the_users_environment_does_not_reach_make(toy: "Toy", monkeypatch: pytest.MonkeyPatch) -> None:
@@ -496,11 +346,3 @@ def test_what_cannot_be_built_is_refused_before_anything_is_written(toy: "Toy", 
     with pytest.raises(UsageError, match="no blank"):
         toy.builder(name="a b")
     assert not (toy.folder / "builder").exists()
-
-
-def _built_alone(toy: "Toy", commit: str) -> str:
-    """The signature of the same commit built from nothing, in another folder and without the cache."""
-    (toy.folder / "cache").rename(toy.folder / "cache-of-before")
-    alone = toy.build(toy.builder(name="alone"), commit)
-    assert not alone.from_cache
-    return alone.signature
