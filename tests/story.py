@@ -1,6 +1,7 @@
 """A hunt told as events, for whoever reports on hunts: fixed ids, times and values, so that texts can be compared."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from fakes import FACTS
 
@@ -23,7 +24,7 @@ from bisector.model.events import (
 from bisector.model.kernel import KernelImage
 from bisector.model.machine import BootRecord, MachineFacts
 from bisector.model.outcome import AnswerKind, Outcome, Purpose, Verdict
-from bisector.model.sample import RunRecord, Sample
+from bisector.model.sample import CounterValue, MissingCounter, RunRecord, Sample
 from bisector.recipe.load import canonical_text
 from bisector.recipe.schema import Recipe
 from bisector.search.types import Assessment, CommitVerdict
@@ -98,6 +99,14 @@ def image(commit: int, *, from_cache: bool = False, signature: str = "") -> Kern
         duration_s=40.0,
         from_cache=from_cache,
     )
+
+
+def counting(run: RunRecord, missing: Mapping[str, str] | None = None, **counts: int) -> RunRecord:
+    """The run with these counted (page_faults: page-faults) in each sample, and others missing for a reason."""
+    counters = tuple(CounterValue(name=name.replace("_", "-"), value=value) for name, value in counts.items())
+    absent = tuple(MissingCounter(name=name, reason=reason) for name, reason in (missing or {}).items())
+    samples = [replace(sample, counters=counters, missing_counters=absent) for sample in run.samples]
+    return replace(run, samples=tuple(samples))
 
 
 def run_of(**values: float) -> RunRecord:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NoReturn
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bisector.bench.tests import Test
-from bisector.model.sample import Sample
+from bisector.model.sample import CounterValue, MissingCounter, Sample
 
 NS_PER_S = 1_000_000_000
 
@@ -55,6 +55,13 @@ class _Checks(BaseModel):
     faults_per_op: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
+class _Counter(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    value: Count
+    enabled_ns: Positive
+    running_ns: Positive
+
+
 class _Sample(_Line):
     type: Literal["sample"]
     test: str
@@ -72,6 +79,8 @@ class _Sample(_Line):
     nivcsw: Count
     cpu_start: Count
     cpu_end: Count
+    counters: dict[str, _Counter] = Field(default_factory=dict)
+    missing_counters: dict[str, str] = Field(default_factory=dict)
     checks: _Checks
 
 
@@ -101,16 +110,20 @@ _LINE: TypeAdapter[_AnyLine] = TypeAdapter(_AnyLine)
 
 
 def parse_samples(
-    output: bytes, tests: Collection[Test], params: Mapping[str, Mapping[str, int | str]] | None = None
+    output: bytes,
+    tests: Collection[Test],
+    params: Mapping[str, Mapping[str, int | str]] | None = None,
+    counters: Collection[str] | None = None,
 ) -> tuple[dict[str, Any], tuple[Sample, ...]]:
     """The environment a run tells of, and its samples in order; `tests` are the ones the suite is known to have.
 
-    `params`, if given, are the parameters by test that its samples must tell. Values are operations per second of
-    wall time. A sample with phases is followed by one for each of them, under the names of `Test.metrics`: as many
-    operations in that phase's time; CPU time and faults are told of the whole alone.
+    `params`, if given, are the parameters by test that its samples must tell, and `counters` those of which each must
+    be counted or missing. Values are operations per second of wall time. A sample with phases is followed by one for
+    each of them, under the names of `Test.metrics`: as many operations in that phase's time; CPU time, faults and
+    counters are told of the whole alone.
 
     Raises SuiteOutputError if the output is incomplete, holds something else than one env line, samples and an end,
-    an unknown test, a sample twice, one with other parameters or phases, or one whose check failed.
+    an unknown test, a sample twice, one with other parameters, phases or counters, or one whose check failed.
     """
     known = {test.name: test for test in tests}
     env, body = _frame(output, counted="samples")
@@ -128,6 +141,7 @@ def parse_samples(
         asked = (params or {}).get(line.test, line.params)
         if line.params != asked:
             raise SuiteOutputError(f"{line.test} ran with {line.params}, asked for {dict(asked)}", line=number)
+        _check_counters(line, counters, number)
         seen.add((line.test, line.sample))
         test = known[line.test]
         if tuple(line.phases) != test.phases:
@@ -136,6 +150,23 @@ def parse_samples(
             raise SuiteOutputError(f"the phases of {line.test} do not add up to its time", line=number)
         samples += [_to_sample(line, test), *_phase_samples(line, test)]
     return env, tuple(samples)
+
+
+def _check_counters(line: _Sample, asked: Collection[str] | None, number: int) -> None:
+    for name, counter in line.counters.items():
+        # It would be an estimate (value * enabled / running); the suite calls such a counter missing.
+        if counter.running_ns != counter.enabled_ns:
+            raise SuiteOutputError(
+                f"{name} of {line.test} was counted for {counter.running_ns} of {counter.enabled_ns} ns", line=number
+            )
+    told = [*line.counters, *line.missing_counters]
+    if len(set(told)) != len(told):
+        raise SuiteOutputError(f"a counter of {line.test} is both counted and missing", line=number)
+    if asked is not None and set(told) != set(asked):
+        raise SuiteOutputError(
+            f"{line.test} tells of the counters {', '.join(told) or 'none'}; asked for {', '.join(asked) or 'none'}",
+            line=number,
+        )
 
 
 def parse_calibrations(output: bytes) -> tuple[dict[str, Any], tuple[tuple[str, int], ...]]:
@@ -237,6 +268,8 @@ def _to_sample(line: _Sample, test: Test) -> Sample:
         sys_ns=line.sys_ns,
         minor_faults=line.minflt,
         cpu=line.cpu_end,
+        counters=tuple(CounterValue(name=name, value=found.value) for name, found in line.counters.items()),
+        missing_counters=tuple(MissingCounter(name=name, reason=why) for name, why in line.missing_counters.items()),
     )
 
 

@@ -171,10 +171,11 @@ class SuiteRunner:
         """
         asked = ",".join(f"{test}={ops}" for test, ops in batches)
         started = time.monotonic()
-        output = self._job(remote, ["run-all", "--batches", asked], log, on_progress, "measuring")
+        counters = ["--counters", ",".join(self._part.counters)] if self._part.counters else []
+        output = self._job(remote, ["run-all", "--batches", asked, *counters], log, on_progress, "measuring")
         duration_s = time.monotonic() - started
         try:
-            env, samples = parse_samples(output.stdout, self._listing.tests, self._params)
+            env, samples = parse_samples(output.stdout, self._listing.tests, self._params, self._part.counters)
             self._check_env(env, output.tag)
             whole = {test.name for test in self._tests}
             measured = [f"{sample.test}={sample.ops}" for sample in samples if sample.test in whole]

@@ -17,7 +17,7 @@ from bisector.model.progress import OnProgress, Progress
 from bisector.model.sample import RunRecord
 from bisector.recipe.machines import EmbeddedMachine as EmbeddedPart
 from bisector.recipe.machines import SshMachine
-from bisector.recipe.schema import BenchmarkPart
+from bisector.recipe.schema import BenchmarkPart, check_counters
 from bisector.report.as_json import to_json
 from bisector.report.benched import SEEN_P, Compared, compared_document, compared_text, tests_text
 from bisector.search.contrast import FEWEST, contrast
@@ -43,6 +43,7 @@ class Asked:
     runs: int = 5
     sample_ms: int = 500
     cpu: int | None = None
+    counters: tuple[str, ...] = ()
 
 
 def listed(home: Home, *, as_json: bool) -> str:
@@ -65,7 +66,13 @@ def _row(test: Test) -> dict[str, str]:
 def run(home: Home, asked: Asked, on_progress: OnProgress) -> tuple[list[RunRecord], bytes]:
     """Measure; the runs, and the suite's lines as they came. Raises UsageError, MachineError or KernelError."""
     first, *others = asked.tests
-    part = BenchmarkPart(test=first, also=tuple(others), sample_ms=asked.sample_ms, cpu=asked.cpu)
+    try:
+        check_counters(asked.counters)
+    except ValueError as error:
+        raise UsageError(f"--counters: {error}") from error
+    part = BenchmarkPart(
+        test=first, also=tuple(others), sample_ms=asked.sample_ms, cpu=asked.cpu, counters=asked.counters
+    )
     suite = SuiteRunner(part, build_suite(home.suite))
     records, lines = [], []
     with tempfile.TemporaryDirectory(prefix="bisector-bench-") as scratch, _machine(home, asked, on_progress) as remote:

@@ -41,15 +41,16 @@ def list_tests(as_json: bool) -> None:
 @click.option("--runs", type=click.IntRange(1, 1000), default=5, show_default=True, help="Runs of each test.")
 @click.option("--sample-ms", type=click.IntRange(1), default=500, show_default=True, help="About how long a run is.")
 @click.option("--cpu", type=click.IntRange(0), help="The CPU to stay on.  [default: any]")
+@click.option("--counters", metavar="C,...", default="", help="Count as well: instructions:k, page-faults ...")
 @_JSON
-def run(tests: tuple[str, ...], local: bool, as_json: bool, **asked: Any) -> None:
+def run(tests: tuple[str, ...], local: bool, as_json: bool, counters: str, **asked: Any) -> None:
     """Run tests of the suite several times and show their levels and how runs scatter.
 
     With --json: the suite's lines as they came, for `bisector bench compare`. A lab machine is leased meanwhile, and
     not rebooted; an embedded one boots a built kernel.
 
     \b
-    Example:  bisector bench run page_test fork_test --cpu 1
+    Example:  bisector bench run page_test fork_test --cpu 1 --counters page-faults,instructions:k
               bisector bench run page_test --machine embedded --json >before.jsonl
     """
     if local and asked["machine"] is not None:
@@ -60,7 +61,9 @@ def run(tests: tuple[str, ...], local: bool, as_json: bool, **asked: Any) -> Non
 
     with Line() as line:
         records, lines = benches.run(
-            Home.of_this_user(), benches.Asked(tests=tests, **asked), lambda progress: line.show(progress.text)
+            Home.of_this_user(),
+            benches.Asked(tests=tests, counters=tuple(filter(None, counters.split(","))), **asked),
+            lambda progress: line.show(progress.text),
         )
     if as_json:
         sys.stdout.buffer.write(lines)

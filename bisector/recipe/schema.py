@@ -3,11 +3,14 @@
 Strict: an unknown key, a number where text belongs, or NaN is an error with its place (`recipe/load.py`).
 """
 
+import difflib
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field, StrictInt, model_validator
+from pydantic import Field, StrictInt, field_validator, model_validator
 
 from bisector.model.cpus import Role
+from bisector.model.sample import COUNTERS
 from bisector.recipe.command import CommandPart
 from bisector.recipe.fixups import FixupPart
 from bisector.recipe.machines import Cpu, Machine, Name, Part, PositiveFloat, PositiveInt, Prepare, Text
@@ -51,6 +54,8 @@ class BenchmarkPart(Part):
     also: tuple[Text, ...] = ()
     params: dict[Text, dict[Text, StrictInt | Text]] = Field(default_factory=dict)
     """Of tests of the suite, by test and name: {page_test: {variant: wide}}; `bench list --json` knows them all."""
+    counters: tuple[Text, ...] = ()
+    """Of `model.sample.COUNTERS`, for every test of the suite: reported for one operation, and never what decides."""
     sample_ms: PositiveInt = 500
     cpu: Cpu | None = 0
     """Where it runs: a number, null for anywhere, or `housekeeping`, `isolated` or `nohz_full`: one of the CPUs that
@@ -61,16 +66,35 @@ class BenchmarkPart(Part):
     profile: Literal["perf", "readprofile"] | None = None
     """At the end of a hunt that found one commit: one more boot of it and of its parent, under this profiler."""
 
+    @field_validator("counters")
+    @classmethod
+    def _are_counters(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        check_counters(names)
+        return names
+
     @model_validator(mode="after")
     def _names_metrics_of_the_command(self) -> "BenchmarkPart":
         if self.command is not None:
             if self.params:
                 raise ValueError("params are of the suite's tests; a command takes its own in its words")
+            if self.counters:
+                raise ValueError("counters are of the suite's tests; a command can run perf stat itself")
             known = [metric.name for metric in self.command.metrics]
             unknown = [name for name in (self.test, *self.also) if name not in known]
             if unknown:
                 raise ValueError(f"{', '.join(unknown)} is no metric of the command; its metrics: {', '.join(known)}")
         return self
+
+
+def check_counters(names: Sequence[str]) -> None:
+    """Raises ValueError, with close matches, for a counter that there is not, or that stands twice."""
+    for name in names:
+        if name not in COUNTERS:
+            close = difflib.get_close_matches(name, COUNTERS, n=2)
+            meant = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(COUNTERS)}"
+            raise ValueError(f"there is no counter {name}: {meant}")
+    if len(set(names)) != len(names):
+        raise ValueError(f"a counter is named twice in {', '.join(names)}")
 
 
 class SearchPart(Part):

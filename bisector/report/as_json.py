@@ -61,6 +61,7 @@ def report_document(summary: Summary) -> dict[str, Any]:
         },
         "method": asdict(summary.method),
         "siblings": [{**asdict(change), "movement": str(change.movement)} for change in summary.siblings],
+        "missing_counters": [asdict(absent) for absent in summary.absent_counters],
     }
 
 

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from bisector.model.sample import RunRecord
+from bisector.report.counted import absent_counters, absent_text
 from bisector.report.pictures import round_up, span, strip
+from bisector.report.siblings import PER_OP
 from bisector.report.text import deviation
 from bisector.report.words import WIDTH, count, interval, number, pad, signed, wrap
 from bisector.search.contrast import Contrast, Repeated
@@ -29,17 +31,26 @@ class Compared:
 def runs_text(records: Sequence[RunRecord]) -> str:
     """Each test's level, how its runs scatter, and where they lie, all tests on one scale."""
     values = _by_test(records)
-    deviations = {test: [100 * (one / np.median(all_) - 1) for one in all_] for test, (all_, _) in values.items()}
+    deviations = {test: _deviations(measured) for test, (measured, _) in values.items()}
     reach = round_up(max(abs(one) for few in deviations.values() for one in few) or 0.1)
     name, unit = (max(map(len, texts)) for texts in (values, (unit for _, unit in values.values())))
     scale = f"-{reach:g} %".ljust(15) + "0" + f"+{reach:g} %".rjust(15)
     lines = [f"{'test'.ljust(name)}  {'median'.rjust(10)}  {' ' * unit}  {'run sd'.rjust(8)}  {scale}"]
     for test, (measured, its_unit) in values.items():
-        sd = deviation(float(np.std(deviations[test], ddof=1))) if len(measured) > 1 else "-"
+        sd = deviation(float(np.std(deviations[test], ddof=1))) if len(deviations[test]) > 1 else "-"
         level = number(float(np.median(measured)))
-        drawn = strip(deviations[test], reach)
-        lines.append(f"{test.ljust(name)}  {level.rjust(10)}  {its_unit.ljust(unit)}  {sd.rjust(8)}  {drawn.rstrip()}")
-    return "\n".join([*lines, "", f"{count(len(records), 'run')} of each; the middle of the scale is the median."])
+        drawn = strip(deviations[test], reach) if deviations[test] else ""
+        line = f"{test.ljust(name)}  {level.rjust(10)}  {its_unit.ljust(unit)}  {sd.rjust(8)}  {drawn}"
+        lines.append(line.rstrip())
+    lines += ["", f"{count(len(records), 'run')} of each; the middle of the scale is the median."]
+    absent = absent_text(absent_counters(sample for record in records for sample in record.samples))
+    return "\n".join([*lines, *(wrap(absent, width=WIDTH) if absent else [])])
+
+
+def _deviations(values: Sequence[float]) -> list[float]:
+    """From the median, in percent; none where it is zero, as a counter's may be."""
+    middle = float(np.median(values))
+    return [100 * (value / middle - 1) for value in values] if middle > 0 else []
 
 
 def _by_test(records: Sequence[RunRecord]) -> dict[str, tuple[list[float], str]]:
@@ -47,6 +58,9 @@ def _by_test(records: Sequence[RunRecord]) -> dict[str, tuple[list[float], str]]
     for record in records:
         for sample in record.samples:
             found.setdefault(sample.test, ([], sample.unit))[0].append(sample.value)
+            for counter in sample.counters:
+                name = f"{sample.test} {counter.name}"
+                found.setdefault(name, ([], PER_OP))[0].append(counter.value / sample.ops)
     return found
 
 

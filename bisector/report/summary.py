@@ -11,6 +11,7 @@ from bisector.model.commit import Commit
 from bisector.model.outcome import AnswerKind, Outcome, Verdict
 from bisector.recipe.load import parse_recipe
 from bisector.recipe.schema import Recipe
+from bisector.report.counted import AbsentCounter, absent_counters
 from bisector.report.counts import BUILD_FAILURES, Counts, Method, count_up, method_of
 from bisector.report.drift import Drift, FixupDrift, drifts, fixup_drifts
 from bisector.report.siblings import SiblingChange, sibling_changes
@@ -159,6 +160,7 @@ class Summary:
     not_given_back: tuple[NotGivenBack, ...] = ()
     drifts: tuple[Drift, ...] = ()
     fixup_drifts: tuple[FixupDrift, ...] = ()
+    absent_counters: tuple[AbsentCounter, ...] = ()
 
     @property
     def skipped(self) -> tuple[Row, ...]:
@@ -212,6 +214,7 @@ def summarise(
         ),
         drifts=drifts(state, state.answer),
         fixup_drifts=fixup_drifts(state, state.answer),
+        absent_counters=absent_counters(s for look in state.looks for run in look.runs for s in run.samples),
     )
 
 

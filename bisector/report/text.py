@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from bisector.model.outcome import AnswerKind, Outcome, Verdict
 from bisector.report.asked import asked_text
-from bisector.report.siblings import Movement, SiblingChange
+from bisector.report.beside import sibling_lines, siblings_table
 from bisector.report.summary import AnswerLine, Effect, Row, Summary, Suspect
 from bisector.report.words import (
     WIDTH,
@@ -131,7 +131,7 @@ def _commit_lines(summary: Summary, answer: AnswerLine) -> list[str]:
     lines += _touched_lines(answer.files)
     lines += _effect_lines(summary)
     lines += wrap(answer.reason, indent="    ", first="    ")
-    return lines + _sibling_lines(summary)
+    return lines + sibling_lines(summary)
 
 
 def _touched_lines(files: tuple[str, ...]) -> list[str]:
@@ -165,7 +165,7 @@ def _set_lines(summary: Summary, answer: AnswerLine) -> list[str]:
     lines = [f"The first {_wanted(summary)} commit is one of {amount}, {together} together:"]
     lines += suspect_lines(answer.suspects)
     lines += wrap(answer.reason, indent="    ", first="    ")
-    return lines + _effect_lines(summary) + _sibling_lines(summary)
+    return lines + _effect_lines(summary) + sibling_lines(summary)
 
 
 def suspect_lines(suspects: Iterable[Suspect]) -> list[str]:
@@ -190,27 +190,6 @@ def _none_lines(summary: Summary, answer: AnswerLine) -> list[str]:
     if suspects:
         lines += ["Leading suspects:", *suspect_lines(suspects[:FILES_NAMED])]
     return lines + _effect_lines(summary)
-
-
-def _sibling_lines(summary: Summary) -> list[str]:
-    groups = []
-    for movement, word in (
-        (Movement.MOVED, "also moved"),
-        (Movement.UNCHANGED, "unchanged"),
-        (Movement.UNCLEAR, "unclear"),
-    ):
-        told = [_sibling(change) for change in summary.siblings if change.movement is movement]
-        if told:
-            groups.append(f"{word}: {', '.join(told)}")
-    return wrap("; ".join(groups), indent="        ", first="    ") if groups else []
-
-
-def _sibling(change: SiblingChange) -> str:
-    if change.effect_percent is None or change.low_percent is None or change.high_percent is None:
-        return f"{change.test} (too few boots)"
-    if change.movement is Movement.UNCHANGED:
-        return f"{change.test} {signed(change.effect_percent)}"
-    return f"{change.test} {signed(change.effect_percent)} {interval(change.low_percent, change.high_percent)}"
 
 
 def _cost_lines(summary: Summary) -> list[str]:
@@ -316,7 +295,7 @@ def _next_line(summary: Summary) -> str:
 
 
 def _sections(summary: Summary) -> list[str]:
-    return [asked_text(summary), looks_table(summary), _siblings_table(summary)]
+    return [asked_text(summary), looks_table(summary), siblings_table(summary)]
 
 
 def looks_table(summary: Summary) -> str:
@@ -347,22 +326,3 @@ def row_effect(row: Row) -> str:
     if row.outcome is None or row.outcome is Outcome.MEASURED:
         return "" if row.outcome is Outcome.MEASURED else "not yet"
     return OUTCOME_WORDS[row.outcome]
-
-
-def _siblings_table(summary: Summary) -> str:
-    if not summary.siblings:
-        return ""
-    width = max(16, *(len(change.test) for change in summary.siblings))
-    lines = [
-        "Tests measured beside it: settled good commits against settled bad ones, a boot is one value",
-        f"  {pad('test', width)} {pad('good side', 12)} {pad('bad side', 12)} {pad('change', 26)} boots   says",
-    ]
-    for change in summary.siblings:
-        good, bad = (number(value) if value is not None else "-" for value in (change.good_value, change.bad_value))
-        effect = "-"
-        if change.effect_percent is not None and change.low_percent is not None and change.high_percent is not None:
-            effect = f"{signed(change.effect_percent)} {interval(change.low_percent, change.high_percent)}"
-        boots = f"{change.good_boots}+{change.bad_boots}"
-        columns = f"  {pad(change.test, width)} {pad(good, 12)} {pad(bad, 12)} {pad(effect, 26)} {pad(boots, 7)} "
-        lines.append(columns + change.movement)
-    return "\n".join(lines)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from bisector.bench.parse import SuiteOutputError, failure_reason, parse_calibrations, parse_samples
 from bisector.bench.tests import Test
+from bisector.model.sample import Sample
 
 ENV = (
     '{"v":1,"type":"env","suite":"1","digest":"d1","compiler":"12.2.0","tag":"t1","release":"6.1.0-bisector-0123456789ab",'
@@ -190,3 +191,49 @@ def test_the_suites_own_reason_is_found_among_anything() -> None:
     assert failure_reason(b"\xff\xfe\n" + _output(failure, "{")) == "page_test: 0.0000 minor faults"
     assert failure_reason(_output(*LINES)) is None
     assert failure_reason(b"") is None
+
+
+COUNTED = _with(
+    PAGE,
+    counters={"page-faults": {"value": 9600, "enabled_ns": 7, "running_ns": 7}},
+    missing_counters={"cycles:k": "not supported"},
+)
+ASKED = ("page-faults", "cycles:k")
+
+
+def _parse(line: str, asked: tuple[str, ...] | None = ASKED) -> Sample:
+    return parse_samples(_output(ENV, line, _with(END, samples=1)), KNOWN, None, asked)[1][0]
+
+
+def test_counters_are_kept_by_operation_and_missing_ones_with_the_reason() -> None:
+    sample = _parse(COUNTED)
+    assert sample.per_op("page-faults") == pytest.approx(9600 / 10200)
+    assert sample.per_op("cycles:k") is None
+    assert [(missing.name, missing.reason) for missing in sample.missing_counters] == [("cycles:k", "not supported")]
+
+
+def test_a_zero_that_was_counted_is_a_zero() -> None:
+    counters = {"page-faults": {"value": 0, "enabled_ns": 7, "running_ns": 7}}
+    assert _parse(_with(COUNTED, counters=counters)).per_op("page-faults") == 0
+
+
+def test_samples_without_counters_have_none() -> None:
+    assert (_parse(PAGE, ()).counters, _parse(PAGE, None).missing_counters) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"counters": {"page-faults": {"value": 9600, "enabled_ns": 8, "running_ns": 7}}}, "for 7 of 8 ns"),
+        ({"counters": {"page-faults": {"value": 0, "enabled_ns": 7, "running_ns": 0}}}, "running_ns"),
+        ({"counters": {"page-faults": {"value": -1, "enabled_ns": 7, "running_ns": 7}}}, "value"),
+        ({"counters": {"page-faults": 9600}}, "counters"),
+        ({"counters": {}}, "tells of the counters cycles:k; asked for page-faults, cycles:k"),
+        ({"missing_counters": {"page-faults": "?"}}, "both counted and missing"),
+        ({"missing_counters": {}}, "tells of the counters page-faults; asked for"),
+    ],
+)
+def test_a_counter_that_does_not_count_is_an_error_and_no_zero(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(SuiteOutputError) as caught:
+        _parse(_with(COUNTED, **changes))
+    assert (caught.value.line, reason in caught.value.reason) == (2, True), caught.value

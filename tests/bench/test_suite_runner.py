@@ -218,3 +218,25 @@ def _executables() -> list[Path]:
         except OSError:
             continue
     return found
+
+
+def test_counters_are_asked_for_when_measuring_and_come_with_every_sample(suite: Path, tmp_path: Path) -> None:
+    part = TWO.model_copy(update={"counters": ("page-faults", "cycles:k")})
+    with LocalMachine() as machine:
+        runner = SuiteRunner(part, suite)
+        runner.install(machine)
+        runner.calibrate(machine, tmp_path / "calibration.log")
+        record = runner.run(machine, TWO_BATCHES, tmp_path / "run.log")
+    assert b"counters" not in (tmp_path / "calibration.log").read_bytes()
+    for sample in record.samples:
+        told = [counter.name for counter in sample.counters] + [missing.name for missing in sample.missing_counters]
+        assert sorted(told) == ["cycles:k", "page-faults"]
+        assert sample.per_op("page-faults") == pytest.approx(sample.minor_faults / sample.ops, rel=0.1)
+
+
+def test_a_suite_that_does_not_tell_of_its_counters_is_not_believed(
+    suite: Path, printed: bytes, tmp_path: Path
+) -> None:
+    runner = SuiteRunner(TWO.model_copy(update={"counters": ("page-faults",)}), suite)
+    with pytest.raises(MachineError, match="asked for page-faults"):
+        runner.run(ToldMachine(0, printed), TWO_BATCHES, tmp_path / "log")

@@ -71,6 +71,18 @@ def test_runs_here_are_shown_on_one_scale(say: Say) -> None:
     assert "3 runs of each" in out
 
 
+def test_counters_are_shown_by_operation_and_missing_ones_are_said_once(say: Say) -> None:
+    code, out, err = say("run", "page_test", *QUICK, "--counters", "page-faults,cpu-migrations,cycles:k")
+    assert (code, err) == (0, "")
+    row = next(line for line in out.splitlines() if line.startswith("page_test page-faults"))
+    assert "per op" in row
+    assert float(row.split()[2]) == pytest.approx(16 / 17, rel=0.01)
+    assert "page_test cpu-migrations" in out
+    assert out.count("cycles:k") == 1 or not any("not supported" in line for line in out.splitlines())
+    code, out, err = say("run", "page_test", "--counters", "page-fault")
+    assert (code, out, "did you mean page-faults?" in err) == (2, "", True)
+
+
 def test_json_is_the_suites_lines_as_they_came(saved: Path) -> None:
     kinds = [json.loads(line)["type"] for line in saved.read_text().splitlines()]
     assert kinds == ["env", "sample", "sample", "end"] * 3

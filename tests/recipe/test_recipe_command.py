@@ -129,3 +129,8 @@ def test_a_session_whose_journal_has_the_length_written_out_is_still_read() -> N
     older = loaded.text.replace("  timeout_s: 600.0\n", "  sample_ms: 500\n  timeout_s: 600.0\n", 1)
     assert "  sample_ms: 500" in older
     assert parse_recipe(older) == loaded.recipe
+
+
+def test_counters_are_of_the_suites_tests_and_not_of_a_command() -> None:
+    text = COMMAND.replace("  command:", "  counters: [page-faults]\n  command:")
+    assert "counters are of the suite's tests" in refusal(HEAD + text)

@@ -404,3 +404,24 @@ def test_any_override_gives_a_recipe_error_or_a_recipe(option):
     with contextlib.suppress(RecipeError):
         loaded = load_recipe(SMALL, overrides=[option])
         assert load_recipe(loaded.text).recipe == loaded.recipe
+
+
+@pytest.mark.parametrize(
+    ("counters", "says"),
+    [
+        ("[page-fault]", "there is no counter page-fault: did you mean page-faults?"),
+        ("[instructions]", "did you mean instructions:"),
+        ("[branches]", "there is no counter branches: there are instructions:u, instructions:k"),
+        ("[page-faults, page-faults]", "a counter is named twice"),
+        ("page-faults", "benchmark.counters"),
+    ],
+)
+def test_a_counter_that_there_is_not_is_refused_with_those_close_to_it(counters, says):
+    [error] = errors_of(with_line(f"benchmark: {{counters: {counters}}}"))
+    assert "benchmark.counters" in error
+    assert says in error
+
+
+def test_counters_are_named_as_perf_names_them():
+    recipe = load_recipe(with_line("benchmark: {counters: ['instructions:k', page-faults]}")).recipe
+    assert recipe.benchmark.counters == ("instructions:k", "page-faults")

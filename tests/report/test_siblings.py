@@ -2,10 +2,13 @@ import math
 
 import pytest
 from scipy import stats
-from story import Story, assessment, bad_runs, good_runs, run_of
+from story import Story, assessment, bad_runs, counting, good_runs, recipe, run_of
 
-from bisector.recipe.load import parse_recipe
+from bisector.recipe.load import canonical_text, parse_recipe
+from bisector.report.as_json import report_document
 from bisector.report.siblings import Movement, sibling_changes, welch_interval
+from bisector.report.summary import summarise
+from bisector.report.text import report_text
 
 
 def changes_of(story):
@@ -91,3 +94,65 @@ def test_undecided_commits_belong_to_no_side():
     after = changes_of(story)["fork_test"]
     assert after == before
     assert math.isfinite(after.low_percent)
+
+
+WITH_COUNTERS = canonical_text(
+    recipe().model_copy(
+        update={
+            "benchmark": recipe().benchmark.model_copy(
+                update={"also": ("brk_test",), "counters": ("page-faults", "cpu-migrations", "cycles:k")}
+            )
+        }
+    )
+)
+
+
+def counted_story(*, migrations=(0, 0, 0)):
+    """Three boots a side; the bad kernel takes a fifth more faults."""
+    story = Story(text=WITH_COUNTERS).build(0).build(9)
+    missing = {"cycles:k": "not supported"}
+    for boot, moved in enumerate(migrations):
+        good, bad = run_of(page_test=43.7, brk_test=100.0), run_of(page_test=38.1, brk_test=100.0)
+        story.look(0, [counting(good, missing, page_faults=1600 + boot, cpu_migrations=moved)])
+        story.look(9, [counting(bad, missing, page_faults=1920 + boot, cpu_migrations=0)])
+    return story
+
+
+def test_counters_are_siblings_by_operation_and_less_is_better():
+    changes = changes_of(counted_story())
+    faults = changes["page_test page-faults"]
+    assert (faults.movement, faults.unit, faults.higher_is_better) == (Movement.MOVED, "per op", False)
+    assert faults.effect_percent == pytest.approx(20, abs=0.1)
+    assert faults.good_value == pytest.approx(1601 / 1700, rel=1e-4)
+    assert faults.label == "page_test page-faults per op"
+    assert {"brk_test", "brk_test page-faults"} <= changes.keys()
+
+
+def test_what_was_counted_as_zero_is_unchanged_if_it_always_was_and_unclear_if_not():
+    still = changes_of(counted_story())["page_test cpu-migrations"]
+    assert (still.movement, still.good_value, still.effect_percent) == (Movement.UNCHANGED, 0, None)
+    now_and_then = changes_of(counted_story(migrations=(0, 17, 0)))["page_test cpu-migrations"]
+    assert (now_and_then.movement, now_and_then.effect_percent) == (Movement.UNCLEAR, None)
+    assert now_and_then.good_value == pytest.approx(17 / 1700 / 3)
+
+
+def test_a_counter_that_the_machine_does_not_have_is_no_row_of_zeros_and_said_once():
+    story = counted_story()
+    assert not [label for label in changes_of(story) if "cycles" in label]
+    summary = summarise(story.state, assessment(story.state))
+    text = report_text(summary)
+    assert text.count("cycles:k") == 1
+    assert "Not available on this machine: cycles:k (not supported)." in text
+    assert "page_test page-faults per op" in text
+    document = report_document(summary)
+    assert document["missing_counters"] == [{"name": "cycles:k", "reason": "not supported", "samples": 12, "of": 12}]
+    told = {change["test"]: change for change in document["siblings"]}
+    assert told["page_test page-faults"]["unit"] == "per op"
+
+
+def test_a_counter_that_is_missing_now_and_then_is_told_with_how_often():
+    story = counted_story()
+    story.look(0, [counting(run_of(page_test=43.7, brk_test=100.0), {"page-faults": "it never ran"})])
+    summary = summarise(story.state, assessment(story.state))
+    assert "page-faults is missing in 2 of 14 samples (it never ran)." in " ".join(report_text(summary).split())
+    assert changes_of(story)["page_test page-faults"].good_boots == 3

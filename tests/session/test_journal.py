@@ -1,20 +1,23 @@
 """The journal on a real disk."""
 
+import json
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes import commit_id, linear_range, session_started
+from fakes import commit_id, linear_range, sample, session_started
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bisector.model.errors import SessionError, SessionLockedError
-from bisector.model.events import BuildFailed, BuildStarted, Event, SessionPaused, SessionResumed
+from bisector.model.events import BuildFailed, BuildStarted, Event, RunFinished, SessionPaused, SessionResumed
 from bisector.model.outcome import Outcome
+from bisector.model.sample import CounterValue, RunRecord
 from bisector.session.journal import create_journal, is_driven, open_journal, session_lock
 
 
@@ -121,3 +124,22 @@ def test_a_killed_writer_loses_no_acknowledged_event_and_leaves_no_lock(tmp_path
         assert len(entries) >= acknowledged
         assert all(isinstance(entry.event, BuildStarted) for entry in entries)
         assert not is_driven(tmp_path)
+
+
+def test_samples_of_before_there_were_counters_are_read(tmp_path: Path) -> None:
+    counted = replace(sample("page_test", 40.0), counters=(CounterValue(name="page-faults", value=0),))
+    record = RunRecord(samples=(counted, sample("brk_test", 2.0)), artefact="", duration_s=1.0)
+    event = RunFinished(boot=1, run=1, machine="m", commit=commit_id(1), record=record)
+    journal = create_journal(tmp_path)
+    journal.append(event)
+    journal.close()
+    assert open_journal(tmp_path).entries[0].event == event
+    with sqlite3.connect(tmp_path / "journal.sqlite3") as connection:
+        body = json.loads(connection.execute("SELECT body FROM entries").fetchone()[0])
+        for told in body["record"]["samples"]:
+            del told["counters"], told["missing_counters"]
+        connection.execute("UPDATE entries SET body = ?", (json.dumps(body),))
+    [entry] = open_journal(tmp_path).entries
+    assert isinstance(entry.event, RunFinished)
+    assert [found.counters for found in entry.event.record.samples] == [(), ()]
+    assert entry.event.record.value_of("page_test") == 40.0

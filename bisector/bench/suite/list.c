@@ -92,8 +92,13 @@ static void print_test_json(const struct test *test)
 
 void print_tests(bool json)
 {
-    if (json)
-        printf("{\"v\":1,\"type\":\"tests\",\"suite\":\"%s\",\"digest\":\"%s\",\"tests\":[", SUITE_VERSION, SUITE_DIGEST);
+    if (json) {
+        printf("{\"v\":1,\"type\":\"tests\",\"suite\":\"%s\",\"digest\":\"%s\"", SUITE_VERSION, SUITE_DIGEST);
+        printf(",\"counters\":[");
+        for (unsigned i = 0; i < COUNTERS; i++)
+            printf("%s\"%s\"", i ? "," : "", counter_name(i));
+        printf("],\"tests\":[");
+    }
     const struct test *test;
     for (unsigned i = 0; (test = test_at(i)) != NULL; i++) {
         if (json) {

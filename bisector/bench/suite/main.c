@@ -33,7 +33,9 @@ struct settings {
 static const char usage[] =
     "usage: bisector-suite --list [--json]\n"
     "       bisector-suite run TEST [--ops N | --sample-ms M] [--samples S] [--cpu N] [--dir D] [--tag T] [--param K=V]...\n"
+    "           [--counters C[,C...]]\n"
     "       bisector-suite run-all --batches TEST=OPS[,TEST=OPS...] [--cpu N] [--dir D] [--tag T] [--param TEST.K=V]...\n"
+    "           [--counters C[,C...]]\n"
     "       bisector-suite calibrate TEST[,TEST...] [--sample-ms M] [--cpu N] [--dir D] [--tag T] [--param TEST.K=V]...\n";
 
 static uint64_t number(const char *what, const char *text, uint64_t least, uint64_t most)
@@ -131,6 +133,23 @@ static unsigned parse_jobs(char *text, bool with_ops, struct job *jobs)
     return count;
 }
 
+/* "page-faults,cycles:k"; a counter stands once. */
+static unsigned parse_counters(char *text)
+{
+    unsigned asked = 0;
+    for (char *rest = text, *word; (word = strsep(&rest, ",")) != NULL;) {
+        unsigned index = 0;
+        while (counter_name(index) != NULL && strcmp(counter_name(index), word) != 0)
+            index++;
+        if (counter_name(index) == NULL)
+            give_up(EX_USAGE, "there is no counter \"%s\"; see --list --json", word);
+        if (asked >> index & 1)
+            give_up(EX_USAGE, "%s is named twice", word);
+        asked |= 1U << index;
+    }
+    return asked;
+}
+
 /* Options after the command and its operand; `allowed` names them, e.g. "--cpu --dir". */
 static void parse_options(char **words, const char *allowed, struct options *options, char **batches, char **ops,
                           struct settings *settings)
@@ -150,6 +169,8 @@ static void parse_options(char **words, const char *allowed, struct options *opt
             options->sample_ms = number(name, value, 1, LONGEST_SAMPLE_MS);
         else if (strcmp(name, "--samples") == 0)
             options->samples = number(name, value, 1, 100000);
+        else if (strcmp(name, "--counters") == 0)
+            options->counters = parse_counters(words[1]);
         else if (strcmp(name, "--dir") == 0)
             options->directory = value;
         else if (strcmp(name, "--tag") == 0)
@@ -262,13 +283,14 @@ int main(int argc, char **argv)
         print_tests(argc == 3);
     } else if (strcmp(command, "run") == 0 && argc > 2) {
         jobs[0] = new_job(wanted_test(argv[2]), 0);
-        parse_options(argv + 3, "--ops --sample-ms --samples --cpu --dir --tag --param", &options, &batches, &ops, &settings);
+        parse_options(argv + 3, "--ops --sample-ms --samples --cpu --dir --tag --param --counters", &options, &batches, &ops,
+                      &settings);
         if (ops != NULL)
             jobs[0].ops = wanted_ops(jobs[0].test, ops);
         set_params(jobs, 1, &settings);
         run(jobs, 1, &options);
     } else if (strcmp(command, "run-all") == 0) {
-        parse_options(argv + 2, "--batches --cpu --dir --tag --param", &options, &batches, &ops, &settings);
+        parse_options(argv + 2, "--batches --cpu --dir --tag --param --counters", &options, &batches, &ops, &settings);
         if (batches == NULL)
             give_up(EX_USAGE, "run-all wants --batches TEST=OPS[,TEST=OPS...]");
         unsigned count = parse_jobs(batches, true, jobs);

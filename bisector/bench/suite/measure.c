@@ -165,9 +165,11 @@ static void run_timed(const struct test *test, struct work *work, uint64_t ops, 
     memset(work->phase_ns, 0, sizeof work->phase_ns);
     read_usage(before);
     before->cpu = current_cpu();
+    start_counters();
     before->wall_ns = now_ns();
     test->batch(work, ops);
     after->wall_ns = now_ns();
+    stop_counters();
     after->cpu = current_cpu();
     read_usage(after);
 }
@@ -187,7 +189,9 @@ static _Noreturn void be_sample_process(const struct test *test, const uint64_t 
         _exit(EX_CHECK);
     work.directory = directory;
     work.values = values;
+    open_counters(options->counters, report.sample.counts);
     run_timed(test, &work, ops, &before, &after);
+    read_counters(report.sample.counts);
     if (test->prove != NULL)
         test->prove(&work);
     report.sample.ops = ops;

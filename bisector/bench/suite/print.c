@@ -67,6 +67,33 @@ static void print_params(const struct test *test, const uint64_t *values)
     putchar('}');
 }
 
+/* Two objects: what was counted, and why the others of those asked for were not. */
+static void print_counts(const struct count *counts)
+{
+    bool any = false;
+    for (unsigned i = 0; i < COUNTERS; i++)
+        any = any || counts[i].asked;
+    if (!any)
+        return;
+    const char *between = "";
+    printf(",\"counters\":{");
+    for (unsigned i = 0; i < COUNTERS; i++)
+        if (counts[i].asked && counts[i].missing[0] == '\0') {
+            printf("%s\"%s\":{\"value\":%llu,\"enabled_ns\":%llu,\"running_ns\":%llu}", between, counter_name(i),
+                   (whole)counts[i].value, (whole)counts[i].enabled_ns, (whole)counts[i].running_ns);
+            between = ",";
+        }
+    printf("},\"missing_counters\":{");
+    between = "";
+    for (unsigned i = 0; i < COUNTERS; i++)
+        if (counts[i].missing[0] != '\0') {
+            printf("%s\"%s\":", between, counter_name(i));
+            print_json_text(counts[i].missing);
+            between = ",";
+        }
+    putchar('}');
+}
+
 void print_sample(const struct test *test, const uint64_t *values, uint64_t index, const struct sample *sample)
 {
     printf("{\"v\":1,\"type\":\"sample\",\"test\":");
@@ -82,6 +109,7 @@ void print_sample(const struct test *test, const uint64_t *values, uint64_t inde
     printf(",\"minflt\":%lld,\"majflt\":%lld,\"nvcsw\":%lld,\"nivcsw\":%lld", (long long)sample->minflt,
            (long long)sample->majflt, (long long)sample->nvcsw, (long long)sample->nivcsw);
     printf(",\"cpu_start\":%d,\"cpu_end\":%d", sample->cpu_start, sample->cpu_end);
+    print_counts(sample->counts);
     printf(",\"checks\":{\"ok\":%s,\"faults_per_op\":%.4f}}\n", sample->ok ? "true" : "false", sample->faults_per_op);
 }
 

@@ -163,8 +163,27 @@ void mix_set_up(struct work *work);
 void mix_batch(struct work *work, uint64_t ops);
 void mix_prove(struct work *work);
 
+enum { COUNTERS = 7, REASON_BYTES = 96 };
+
+/* What the kernel counted during a batch; missing if `missing` says why. */
+struct count {
+    bool asked;
+    uint64_t value, enabled_ns, running_ns;
+    char missing[REASON_BYTES];
+};
+
+/* By its index, NULL beyond the last one. */
+const char *counter_name(unsigned index);
+
+/* `asked` has a bit for each counter by index. Without any of them none of these makes a system call. */
+void open_counters(unsigned asked, struct count *counts);
+void start_counters(void);
+void stop_counters(void);
+void read_counters(struct count *counts);
+
 struct options {
     int cpu; /* -1: not pinned */
+    unsigned counters; /* a bit for each */
     const char *directory;
     const char *tag;
     uint64_t ops;
@@ -179,6 +198,7 @@ struct sample {
     int64_t minflt, majflt, nvcsw, nivcsw;
     int cpu_start, cpu_end;
     double faults_per_op;
+    struct count counts[COUNTERS];
     bool ok;
     char failed_check[TEXT_BYTES];
 };
