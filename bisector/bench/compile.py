@@ -14,7 +14,9 @@ from pathlib import Path
 from bisector.model.errors import BuilderError, MissingPackageError
 
 SOURCES = Path(__file__).parent / "suite"
-FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fno-builtin", "-static", "-Wall", "-Wextra", "-Werror")
+# No stack protector: patch.c runs before the C library has made the guard's value.
+C_FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fno-builtin", "-fno-stack-protector", "-Wall", "-Wextra", "-Werror")
+FLAGS = (*C_FLAGS, "-static")
 COMPILE_TIMEOUT_S = 120.0
 
 

@@ -136,7 +136,13 @@ def test_at_every_level_of_optimisation_the_same_work_is_done_without_a_warning(
     command = ["gcc", "-std=c11", "-D_GNU_SOURCE", level, *warnings, "-static", *sources, "-o", str(program)]
     subprocess.run(command, check=True, env={**os.environ, "LC_ALL": "C"}, timeout=60)
     # Without entry.c's short way, as on other architectures: `true` is answered by main().
-    for arguments in (("true",), ("run", "exec_test", "--ops", "5"), ("run", "page_test", "--ops", "17000")):
+    # So is what patch_series starts.
+    for arguments in (
+        ("true",),
+        ("run", "exec_test", "--ops", "5"),
+        ("run", "page_test", "--ops", "17000"),
+        ("run", "patch_series", "--ops", "99"),
+    ):
         ended = run_suite(*arguments, program=program)
         assert ended.returncode == 0, ended.stderr
 

@@ -173,7 +173,7 @@ def test_patches_that_do_not_apply_are_not_a_fast_series(suite: Path, tmp_path: 
         _replace(patch, patch.read_text().replace("\n line ", "\n lime ").replace("\n-line ", "\n-lime "))
         stdout, stderr = process.communicate(timeout=30)
     _assert_no_number(process, stdout, stderr, 3)
-    assert b"is not what the patch says" in stderr
+    assert b"is not what the patch says in line" in stderr
     assert b"patch_series: what the script of /bin/sh does failed" in stderr
     assert list(tmp_path.iterdir()) == []
 

@@ -262,7 +262,7 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "true") == 0)
         return 0;
     if (argc > 1 && strcmp(argv[1], "patch") == 0)
-        return patch_tool(argv + 2);
+        patch_tool(argv + 2);
     /* Whoever started us may have ignored them: a child could not be waited for, or a lost reader would kill us. */
     if (signal(SIGCHLD, SIG_DFL) == SIG_ERR || signal(SIGPIPE, SIG_IGN) == SIG_ERR)
         give_up(EX_REFUSED, "signal: %s", strerror(errno));

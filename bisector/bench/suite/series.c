@@ -7,8 +7,7 @@
  * means than the patches; after each push and each pop the files must have the content that was worked out so.
  * Looking at them is not timed.
  *
- * The small program is this one (patch.c): a static C library asks the processor about its caches when it starts,
- * which in a virtual machine is slow and no kernel's doing (entry.c); it dilutes a change here, and is the same always.
+ * The small program is this one (patch.c).
  */
 #include "suite.h"
 

@@ -103,8 +103,8 @@ struct script {
 /* Runs it; it gets a status to end with ($1) and `program` ($2). Gives up with `refusal` unless it ends with that. */
 void run_script(const struct script *script, uint64_t op, int refusal);
 
-/* `bisector-suite patch ...`, what the scripts of patch_series start. Returns the exit status. */
-int patch_tool(char **words);
+/* `bisector-suite patch ...`, what the scripts of patch_series start; ends the process. */
+_Noreturn void patch_tool(char **words);
 
 /* splitmix64: the next number of a sequence, below `limit`; any state will do as a seed, also 0. */
 unsigned random_below(uint64_t *state, unsigned limit);

@@ -166,7 +166,7 @@ const struct test own_tests[] = {
         .grain = 99,
         .wants_directory = true,
         .phases = {"push", "pop"},
-        .calls = {{"execve", 784}, {"exit_group", 784}, {"rename", 286}, {"truncate", 99}, {"unlink", 143}},
+        .calls = {{"execve", 784}, {"exit_group", 784}, {"renameat", 286}, {"truncate", 99}, {"unlinkat", 143}},
         .params = {{.name = "shell", .most = SHELLS - 1, .words = shell_paths},
                    {.name = "seed", .fallback = 1, .least = 0, .most = UINT32_MAX}},
         .set_up = series_set_up,
