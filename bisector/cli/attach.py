@@ -265,7 +265,9 @@ class Attach:
                         proving.prove_power(on_wait)
                     self._pass("power", f"proven: cut, and booted anew ({duration(time.monotonic() - started)})")
             finally:
-                proving.release()
+                left = proving.release()
+                if left is not None:
+                    self._note("given back", f"{machine.name} was not given back: {left.reason}", left.resolution)
 
     def _look(self, requirement: str, step: Callable[[], T]) -> T:
         try:
@@ -287,6 +289,9 @@ class Attach:
 
     def _pass(self, requirement: str, seen: str) -> None:
         self._tell(Finding(requirement=requirement, grade=Grade.PASS, seen=seen))
+
+    def _note(self, requirement: str, seen: str, mend: str) -> None:
+        self._tell(Finding(requirement=requirement, grade=Grade.NOTE, seen=seen, mend=mend))
 
     def _fail(self, requirement: str, seen: str, mend: str) -> NoReturn:
         self._tell(Finding(requirement=requirement, grade=Grade.FAIL, seen=seen, mend=mend))

@@ -4,30 +4,25 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from bisector import __version__
 from bisector.cli.display import Current, Display
 from bisector.model.commit import CommitRange
-from bisector.model.errors import MachineError, UsageError
-from bisector.model.events import Marked, SessionStarted
+from bisector.model.errors import UsageError
+from bisector.model.events import Marked, SessionResumed, SessionStarted
 from bisector.model.outcome import AnswerKind, Verdict
-from bisector.model.progress import Progress
 from bisector.recipe.load import LoadedRecipe, load_recipe, parse_recipe, text_override, with_fixups
-from bisector.recipe.schema import Recipe
 from bisector.search.types import Assessment
 from bisector.session.controller import Controller, StopRequest
 from bisector.session.home import Home
+from bisector.session.journal import Journal
 from bisector.session.outlook import Outlook
 from bisector.session.state import SessionState, Status, fold
-
-if TYPE_CHECKING:
-    from bisector.cli.profiling import ProfilingMachine
 
 EXIT_FOUND = 0
 EXIT_NO_SINGLE_COMMIT = 1
@@ -136,13 +131,13 @@ def drive(home: Home, name: str, watch: Callable[[Current], Display], tell: Call
     `watch` makes the observer; `tell` prints how it ended, before the builder's files are removed.
     Raises SessionLockedError if another controller drives it, and what `wire` raises.
     """
+    from bisector.cli import profiling
     from bisector.cli.wiring import wire
 
     with home.drive(name) as journal:
         state = fold(journal.entries)
         if state.status is Status.FINISHED:
-            tell(state)
-            return exit_code(state)
+            return _finished(home, journal, watch, tell)
         recipe = parse_recipe(state.recipe_text)
         outlook = Outlook(state, recipe)
         rig = wire(home, state, recipe)
@@ -164,8 +159,11 @@ def drive(home: Home, name: str, watch: Callable[[Current], Display], tell: Call
             retry_pause_s=RETRY_PAUSE_S,
         )
         with signals_stop(stop, f"bisector resume {name}"), display:
-            state = controller.run()
-            trouble = _profile(state, recipe, rig.machines, home.session_folder(name), display, stop)
+            controller.run()
+            trouble = profiling.complete(
+                journal, recipe, rig.machines, home.session_folder(name), watching=display, stop=stop
+            )
+        state = fold(journal.entries)
         tell(state)
         if trouble:
             sys.stderr.write(f"{trouble}\n")
@@ -174,27 +172,34 @@ def drive(home: Home, name: str, watch: Callable[[Current], Display], tell: Call
     return exit_code(state)
 
 
-def _profile(
-    state: SessionState,
-    recipe: Recipe,
-    machines: Mapping[str, "ProfilingMachine"],
-    folder: Path,
-    display: Display,
-    stop: StopRequest,
-) -> str:
-    """Profiles, where the recipe asks for them; what prevented them, "" if nothing did. The answer stands already."""
-    from bisector.cli.profiling import collect_or_say, wanted
+def _finished(
+    home: Home, journal: Journal, watch: Callable[[Current], Display], tell: Callable[[SessionState], None]
+) -> int:
+    """Tell of a hunt that has ended; first the profiles, if it was interrupted before it had them."""
+    from bisector.cli import profiling
+    from bisector.cli.wiring import measuring_machines
 
-    profiler = recipe.benchmark.profile
-    if state.status is not Status.FINISHED or profiler is None or not wanted(state, recipe):
-        return ""
+    state = fold(journal.entries)
+    recipe, folder = parse_recipe(state.recipe_text), home.session_folder(state.name)
+    trouble = ""
+    if profiling.missing(state, recipe, folder):
+        outlook, stop = Outlook(state, recipe), StopRequest()
 
-    def on_progress(progress: Progress) -> None:
-        if stop.reason:
-            raise MachineError(stop.reason)
-        display.progressed(state.machines[0], Progress(fraction=None, text=f"for a profile: {progress.text}"))
+        def current() -> tuple[SessionState, Assessment | None]:
+            now = fold(journal.entries)
+            return now, outlook.assessment(now)
 
-    return collect_or_say(state, machines, folder, profiler=profiler, on_progress=on_progress)
+        machines = measuring_machines(home, state, recipe)
+        display = watch(current)
+        with signals_stop(stop, f"bisector resume {state.name}"), display:
+            resumed = journal.append(SessionResumed(program=f"bisector {__version__}"))
+            display.happened(resumed.seq, resumed.at, resumed.event)
+            trouble = profiling.complete(journal, recipe, machines, folder, watching=display, stop=stop)
+    state = fold(journal.entries)
+    tell(state)
+    if trouble:
+        sys.stderr.write(f"{trouble}\n")
+    return exit_code(state)
 
 
 def exit_code(state: SessionState) -> int:

@@ -128,16 +128,23 @@ def wire(home: Home, state: SessionState, recipe: Recipe) -> Rig:
     folder = home.session_folder(state.name)
     builder, tree = kernel_builder(home, folder / "build", state.repo, recipe, good=state.range.good.id)
     suite = _runner(home, recipe, folder)
-    machines = {
-        part.name: _measuring(part, recipe, folder, session=state.name, suite=suite) for part in recipe.machines
-    }
     return Rig(
         builder=builder,
-        machines=machines,
+        machines=_all_measuring(recipe, folder, session=state.name, suite=suite),
         higher_is_better=suite.higher_is_better,
         work_tree=tree,
         folder=folder / "build",
     )
+
+
+def measuring_machines(home: Home, state: SessionState, recipe: Recipe) -> dict[str, MeasuringMachine]:
+    """The machines of a session alone, for one that needs no builder any more. Raises as `wire`."""
+    folder = home.session_folder(state.name)
+    return _all_measuring(recipe, folder, session=state.name, suite=_runner(home, recipe, folder))
+
+
+def _all_measuring(recipe: Recipe, folder: Path, *, session: str, suite: Runner) -> dict[str, MeasuringMachine]:
+    return {part.name: _measuring(part, recipe, folder, session=session, suite=suite) for part in recipe.machines}
 
 
 def kernel_builder(home: Home, folder: Path, repo: str, recipe: Recipe, *, good: str) -> tuple[KernelBuilder, WorkTree]:

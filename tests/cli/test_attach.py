@@ -79,6 +79,24 @@ def test_a_new_machine_is_looked_at_proven_and_its_entry_written(run: Callable, 
     assert run("lab", "check", "box1", "--file", str(file)).code == 0
 
 
+def test_a_machine_that_could_not_be_given_back_after_the_proof_is_told_with_what_to_type(
+    run: Callable, box: FakeBox, file: Path
+) -> None:
+    # While its power is cut, somebody takes its lease by force.
+    taken = f"find {box.root} -name 'lease.*' -exec sed -i '1s/^[^ ]*/theirs/' {{}} +"
+    said = run(
+        *typed(box, file, "--fingerprint", fingerprint(box), "--power-cycle", f"{box.power_command} && {taken}"),
+        *("--prove-power", "--yes"),
+    )
+    assert said.code == 0, said.out + said.err
+    told = said.out[said.out.index("note  given back") :]
+    assert " ".join(told.split()).startswith("note given back box1 was not given back: ")
+    assert "Agree with whoever took the machine" in told[: told.index("box1 is attached")]
+    assert box.leased
+    assert run("lab", "release", "box1", "--file", str(file), "--force").code == 0
+    assert not box.leased
+
+
 def test_a_dry_run_prints_the_entry_and_changes_nothing(run: Callable, box: FakeBox, file: Path) -> None:
     boots, before = len(box.boots), box.editenv("list")
     said = run(*typed(box, file, "--yes", "--prove", "--dry-run"))

@@ -5,11 +5,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import story
 
+from bisector.model.events import BatchesCalibrated
+from bisector.recipe.load import canonical_text
 from bisector.session.home import Home
 from bisector.session.journal import session_lock
 from bisector.session.state import SessionState
@@ -195,6 +199,26 @@ def test_resuming_a_finished_hunt_shows_its_answer_again_and_adds_nothing(run: R
     assert said.code == 0
     assert said.out.strip() == finished.range.commits[13].id
     assert len(Home.of_this_user().read("fake-hunt").entries) == before
+
+
+def test_resuming_a_finished_hunt_tries_again_for_the_profiles_that_its_recipe_asks_for(run: Run) -> None:
+    recipe = story.recipe()
+    asking = recipe.model_copy(update={"benchmark": recipe.benchmark.model_copy(update={"profile": "perf"})})
+    home = Home.of_this_user()
+    first, *others = story.found().entries
+    home.create(replace(first.event, recipe=canonical_text(asking)))
+    with home.drive("page-test-hunt") as journal:
+        for event in (*(entry.event for entry in others), BatchesCalibrated(machine="lab-01", batches=(("x", 1),))):
+            journal.append(event)
+    again = "Try again: bisector resume page-test-hunt"
+    assert run("report").out.rstrip().endswith(f"The profiles that the recipe asks for were not collected. {again}")
+    for _ in range(2):
+        said = run("resume", "-q")
+        assert (said.code, said.out.strip()) == (0, story.IDS[4])
+        # Its kernels were in a cache that is not there any more.
+        assert said.err == f"No profiles: the kernel of {story.IDS[3][:12]} is not in the cache any more\n{again}\n"
+    assert [entry.event.kind for entry in home.read("page-test-hunt").entries[-2:]] == ["session_resumed"] * 2
+    assert json.loads(run("status", "--json").out)["state"] == "finished"
 
 
 def test_every_command_has_a_help_text_with_an_example(run: Run) -> None:

@@ -3,9 +3,10 @@
 import gzip
 import struct
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import story
@@ -17,16 +18,20 @@ from bisector.bench.command import CommandRunner
 from bisector.bench.local import LocalJobs
 from bisector.bench.profiler import profile_run
 from bisector.bench.runner import JobResult
-from bisector.cli.hunt import _profile
-from bisector.cli.profiling import ACCUSED, PARENT, collect, collect_or_say, section, wanted
+from bisector.cli.profiling import ACCUSED, PARENT, collect, complete, missing, section, wanted
 from bisector.cli.wiring import MeasuringMachine
 from bisector.lab.physical import PhysicalMachine
 from bisector.model.errors import MachineError
+from bisector.model.events import BatchesCalibrated, Event, KernelBuilt, MachineLeft, SessionStarted
+from bisector.model.machine import NotGivenBack
 from bisector.model.outcome import AnswerKind
 from bisector.model.progress import Progress
+from bisector.recipe.load import canonical_text, parse_recipe
 from bisector.recipe.schema import BenchmarkPart
+from bisector.report.events import EventLines
 from bisector.session.controller import StopRequest
-from bisector.session.state import SessionState
+from bisector.session.journal import Journal, create_journal
+from bisector.session.state import SessionState, fold
 
 
 def perf_works() -> bool:
@@ -38,6 +43,11 @@ def perf_works() -> bool:
 
 
 needs_perf = pytest.mark.skipif(not perf_works(), reason="perf cannot record here")
+
+
+def none_left(left: MachineLeft) -> None:
+    raise AssertionError(left)
+
 
 # Faults on the way, so that the kernel shows up in the profile.
 WORK = "dd if=/dev/zero of=/dev/null bs=1M count=2000 2>/dev/null; echo push: 1 s"
@@ -64,7 +74,12 @@ def test_parent_and_accused_are_booted_once_more_and_compared(box: FakeBox, tmp_
     machine = MeasuringMachine(physical, CommandRunner(benchmark()), cpu=None)
     assert section(state, tmp_path / "session") == ""
     collect(
-        state, {"box1": machine}, tmp_path / "session", profiler="perf", on_progress=lambda told: said.append(told.text)
+        state,
+        {"box1": machine},
+        tmp_path / "session",
+        profiler="perf",
+        on_progress=lambda told: said.append(told.text),
+        on_left=none_left,
     )
     kept = tmp_path / "session" / "artefacts"
     assert b"Overhead" in (kept / PARENT).read_bytes()
@@ -110,23 +125,118 @@ def test_a_machine_without_perf_is_told_so(tmp_path: Path) -> None:
 
 
 class Refusing:
-    """A machine that does not boot any more; it remembers that it was given back."""
+    """A machine that does not boot any more; it remembers what was done with it, and may not be given back."""
 
-    released = False
+    def __init__(self, left: NotGivenBack | None = None) -> None:
+        self.left = left
+        self.done: list[str] = []
+
+    def recover(self) -> None:
+        self.done.append("recovered")
 
     def boot(self, *_: object, **__: object) -> None:
         raise MachineError("box1 does not answer")
 
-    def release(self) -> None:
-        self.released = True
+    def release(self) -> NotGivenBack | None:
+        self.done.append("released")
+        return self.left
 
 
-def test_a_profile_that_cannot_be_had_is_told_and_changes_nothing(tmp_path: Path) -> None:
-    machine = Refusing()
-    said = collect_or_say(finished(tmp_path), {"box1": machine}, tmp_path, profiler="perf", on_progress=lambda _: None)  # type: ignore[dict-item]
-    assert said == "No profiles: box1 does not answer"
-    assert machine.released
-    assert section(finished(tmp_path), tmp_path) == ""
+class Watching:
+    """A display that is told; it also has somebody press Ctrl-C when asked to."""
+
+    def __init__(self, stop: StopRequest | None = None) -> None:
+        self.stop = stop
+        self.said: list[tuple[str, str]] = []
+        self.lines: list[str] = []
+
+    def happened(self, seq: int, at: float, event: Event) -> None:
+        del seq
+        self.lines.append(EventLines().line(at, event))
+
+    def progressed(self, worker: str, progress: Progress) -> None:
+        self.said.append((worker, progress.text))
+        if self.stop is not None:
+            self.stop.reason = "interrupted from the terminal (SIGINT)"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "hunt"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def hunt(tmp_path: Path, folder: Path) -> Iterator[Journal]:
+    """The journal of a hunt that ended with one commit, and whose recipe asks for ticks."""
+    recipe = story.recipe().model_copy(update={"benchmark": benchmark(profile="readprofile")})
+    journal = create_journal(folder)
+    for entry in story.found().entries:
+        event = entry.event
+        match event:
+            case SessionStarted():
+                event = replace(event, recipe=canonical_text(recipe))
+            case KernelBuilt(commit=commit) if story.IDS.index(commit) in (3, 4):
+                event = replace(event, image=fake_kernel(tmp_path, story.IDS.index(commit)))
+        journal.append(event)
+    journal.append(BatchesCalibrated(machine="lab-01", batches=(("push", 1),)))
+    yield journal
+    journal.close()
+
+
+def completed(
+    hunt: Journal, folder: Path, machine: Refusing, watching: Watching, stop: StopRequest | None = None
+) -> str:
+    recipe = parse_recipe(fold(hunt.entries).recipe_text)
+    machines: Any = {"lab-01": machine}
+    return complete(hunt, recipe, machines, folder, watching=watching, stop=stop or StopRequest())
+
+
+def test_a_profile_that_cannot_be_had_is_told_and_changes_nothing(hunt: Journal, folder: Path) -> None:
+    machine, before = Refusing(), list(hunt.entries)
+    said = completed(hunt, folder, machine, Watching())
+    assert said == "No profiles: box1 does not answer\nTry again: bisector resume page-test-hunt"
+    assert machine.done == ["recovered", "released"]
+    assert list(hunt.entries) == before
+    state = fold(hunt.entries)
+    assert section(state, folder).endswith("were not collected. Try again: bisector resume page-test-hunt")
+
+
+def test_a_machine_that_is_lost_while_it_profiles_is_told_as_at_the_end_of_a_hunt(hunt: Journal, folder: Path) -> None:
+    watching = Watching()
+    left = NotGivenBack(reason="box1 does not answer", resolution="Reset it by hand")
+    completed(hunt, folder, Refusing(left), watching)
+    [line] = watching.lines
+    assert line.endswith(" lab-01 was not given back: box1 does not answer; Reset it by hand")
+    kept = fold(hunt.entries).not_given_back
+    assert [(name, told.resolution) for name, told in kept.items()] == [("lab-01", "Reset it by hand")]
+
+
+def test_profiles_that_were_not_collected_are_tried_again_until_they_are_there(hunt: Journal, folder: Path) -> None:
+    recipe = parse_recipe(fold(hunt.entries).recipe_text)
+    assert missing(fold(hunt.entries), recipe, folder)
+    assert completed(hunt, folder, Refusing(), Watching()).startswith("No profiles")
+    (folder / "artefacts" / PARENT).write_text("of a controller that was killed between the two")
+    machine = Profiling()
+    assert completed(hunt, folder, machine, Watching()) == ""
+    assert machine.done == ["recovered", "released"]
+    assert not missing(fold(hunt.entries), recipe, folder)
+    assert " 500 f 1.0" in (folder / "artefacts" / PARENT).read_text()
+    assert section(fold(hunt.entries), folder).startswith("What moved between its parent and the accused")
+    again = Profiling()
+    assert completed(hunt, folder, again, Watching()) == ""
+    assert again.done == []
+
+
+def test_kernels_that_the_cache_has_dropped_since_are_told(hunt: Journal, folder: Path) -> None:
+    image = fold(hunt.entries).builds[4].image
+    assert image is not None
+    Path(image.path).unlink()
+    machine = Profiling()
+    said = completed(hunt, folder, machine, Watching())
+    assert said.startswith(f"No profiles: the kernel of {image.commit[:12]} is not in the cache")
+    assert machine.done == []
 
 
 def test_profiles_are_made_for_one_commit_and_only_where_the_recipe_asks(tmp_path: Path) -> None:
@@ -139,18 +249,6 @@ def test_profiles_are_made_for_one_commit_and_only_where_the_recipe_asks(tmp_pat
     assert not wanted(several, asking)
 
 
-class Watching:
-    """A display that is told; it also has somebody press Ctrl-C when asked to."""
-
-    def __init__(self, stop: StopRequest) -> None:
-        self.stop = stop
-        self.said: list[tuple[str, str]] = []
-
-    def progressed(self, worker: str, progress: Progress) -> None:
-        self.said.append((worker, progress.text))
-        self.stop.reason = "interrupted from the terminal (SIGINT)"
-
-
 class Booting(Refusing):
     """A machine that tells twice how far it is."""
 
@@ -159,15 +257,13 @@ class Booting(Refusing):
             on_progress(Progress(fraction=None, text=text))
 
 
-def test_the_end_of_a_hunt_can_be_interrupted_while_it_profiles(tmp_path: Path) -> None:
+def test_the_end_of_a_hunt_can_be_interrupted_while_it_profiles(hunt: Journal, folder: Path) -> None:
     stop, machine = StopRequest(), Booting()
-    display = Watching(stop)
-    recipe = story.recipe().model_copy(update={"benchmark": benchmark()})
-    said = _profile(finished(tmp_path), recipe, {"box1": machine}, tmp_path, display, stop)  # type: ignore[dict-item, arg-type]
-    assert said == "No profiles: interrupted from the terminal (SIGINT)"
-    assert display.said == [("box1", "for a profile: waiting")]
-    assert machine.released
-    assert _profile(story.running().state, recipe, {}, tmp_path, display, stop) == ""  # type: ignore[arg-type]
+    watching = Watching(stop)
+    said = completed(hunt, folder, machine, watching, stop)
+    assert said.startswith("No profiles: interrupted from the terminal (SIGINT)\nTry again: ")
+    assert watching.said == [("lab-01", "for a profile: waiting")]
+    assert machine.done == ["recovered", "released"]
 
 
 def test_a_damaged_profile_is_told_in_the_report(tmp_path: Path) -> None:
@@ -231,11 +327,18 @@ class Profiling(Refusing):
 def test_ticks_are_kept_with_the_frequency_of_their_kernel(tmp_path: Path) -> None:
     state, machine = finished(tmp_path), Profiling()
     (tmp_path / "config").write_text("CONFIG_HZ_250=y\nCONFIG_HZ=250\n")
-    collect(state, {"box1": machine}, tmp_path, profiler="readprofile", on_progress=lambda _: None)  # type: ignore[dict-item]
+    collect(
+        state,
+        {"box1": machine},  # type: ignore[dict-item]
+        tmp_path,
+        profiler="readprofile",
+        on_progress=lambda _: None,
+        on_left=none_left,
+    )
     for kept in (PARENT, ACCUSED):
         text = (tmp_path / "artefacts" / kept).read_text()
         assert text == "# CONFIG_HZ=250\n 500 f 1.0\n 500 total 0.1\n"
-    assert machine.released
+    assert machine.done == ["recovered", "released"]
 
 
 def test_ticks_that_arrive_damaged_are_the_labs_trouble(tmp_path: Path) -> None:
