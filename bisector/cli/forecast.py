@@ -26,7 +26,8 @@ def text(prepared: Prepared) -> str:
     siblings = f", and {', '.join(recipe.benchmark.also)} beside it" if recipe.benchmark.also else ""
     machines = "; ".join(f"{machine.name} ({machine.kind}, clock: {machine.clock})" for machine in recipe.machines)
     lines = [
-        f"Session {prepared.name} would hunt in {count(len(commits) - 1, 'commit')} of {recipe.repo}:",
+        f"Session {prepared.name} would hunt in {count(len(commits) - 1, 'commit')} of {recipe.repo}"
+        + (" along first parents:" if recipe.first_parent else ":"),
         f"  good  {commits.good.short}  {commits.good.subject}",
         f"  bad   {commits.bad.short}  {commits.bad.subject}",
         *(f"  taken as {mark.verdict}: {_named(commits, mark.commit)}" for mark in prepared.marks),

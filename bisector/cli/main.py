@@ -141,6 +141,7 @@ def demo(
 @click.option("--repo", metavar="DIR", help="The kernel repository; overrides the recipe.")
 @click.option("--machine", "machines", multiple=True, metavar="M", help="Only these machines of the recipe.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one value of the recipe.")
+@click.option("--first-parent", is_flag=True, help="Walk only first parents: a merge is one step.")
 @click.option(
     "--bisect-log", type=click.Path(path_type=Path), metavar="FILE", help="Go on where this `git bisect log` ends."
 )
@@ -154,6 +155,7 @@ def start(
     repo: str | None,
     machines: tuple[str, ...],
     overrides: tuple[str, ...],
+    first_parent: bool,
     bisect_log: Path | None,
     dry_run: bool,
     how: "Watching",
@@ -170,6 +172,7 @@ def start(
         raise click.UsageError("--bisect-log names both ends: leave out --good and --bad")
     named = {"name": name, "good": good, "bad": bad, "repo": repo}
     changes = [text_override(key, value) for key, value in named.items() if value is not None]
+    changes += ["first_parent=true"] if first_parent else []
     home = Home.of_this_user()
     return _start(
         home, recipe, (*overrides, *changes), machines=machines, bisect_log=bisect_log, dry_run=dry_run, how=how

@@ -51,8 +51,9 @@ def read(home: Home, name: str) -> tuple[SessionState, Assessment | None]:
 
 
 def told(state: SessionState, assessment: Assessment | None) -> Summary:
-    """The summary of a state, with the files that the accused commit touches."""
-    return summarise(state, assessment, files=_files(state))
+    """The summary of a state, with the files that the accused commit touches, and its parents."""
+    files, parents = _of_repository(state)
+    return summarise(state, assessment, files=files, parents=parents)
 
 
 def ending(state: SessionState, *, quiet: bool) -> str:
@@ -122,7 +123,7 @@ def git_log(home: Home, name: str) -> str:
             case Verdict.UNDECIDED:
                 pass
     accused = [suspect.commit.index for suspect in summary.answer.suspects] if summary.answer is not None else []
-    return write_bisect_log(state.range, marks, accused)
+    return write_bisect_log(state.range, marks, accused, first_parent=summary.recipe.first_parent)
 
 
 def report(home: Home, name: str, *, form: str, percent_of: PercentOf) -> str:
@@ -141,15 +142,17 @@ def report(home: Home, name: str, *, form: str, percent_of: PercentOf) -> str:
             return f"{text.rstrip()}\n\n{profiles}" if profiles else text
 
 
-def _files(state: SessionState) -> tuple[str, ...]:
+def _of_repository(state: SessionState) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Files that the accused commit touches, and its parents; nothing where there is none."""
     if state.answer is None or state.answer.kind is not AnswerKind.COMMIT:
-        return ()
+        return (), ()
     from pathlib import Path
 
     from bisector.history.repository import Repository
 
     try:
-        return Repository.open(Path(state.repo)).files_touched(state.answer.commits[0])
+        repository, accused = Repository.open(Path(state.repo)), state.answer.commits[0]
+        return repository.files_touched(accused), repository.parents(accused)
     except BisectorError:
         # The repository may be gone by the time somebody reads the report; the answer is not.
-        return ()
+        return (), ()

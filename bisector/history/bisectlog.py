@@ -13,19 +13,22 @@ from bisector.model.commit import Commit, CommitRange
 Mark = tuple[int, Literal["good", "bad", "skip"]]
 
 
-def write_bisect_log(range_: CommitRange, marks: Sequence[Mark], first_bad: Sequence[int] = ()) -> str:
+def write_bisect_log(
+    range_: CommitRange, marks: Sequence[Mark], first_bad: Sequence[int] = (), *, first_parent: bool = False
+) -> str:
     """The text, for settled marks in the order they were made; `first_bad` are the accused, most probable first.
 
     Replayed in any clone that holds the range, it leads to the commits that are ancestors of the earliest bad mark
-    and not of a good one. Marks on the two ends are not repeated.
+    and not of a good one. Marks on the two ends are not repeated. `first_parent`: the range is such a line.
     """
     commits = range_.commits
     ancestors = _ancestors(range_.parents)
     last = len(commits) - 1
+    line = "'--first-parent' " if first_parent else ""
     lines = [
         f"# bad: {_name(commits[last])}",
         f"# good: {_name(commits[0])}",
-        f"git bisect start '{commits[last].id}' '{commits[0].id}'",
+        f"git bisect start {line}'{commits[last].id}' '{commits[0].id}'",
     ]
     inner = [mark for mark in marks if mark[0] not in (0, last)]
     bad = last

@@ -1,8 +1,10 @@
 """A hunt that people began with git: what `git bisect log` says becomes the ends of a range and marks in it.
 
-Only the commands count, as for `git bisect replay`; lines that begin with # are for people. Source: git-bisect(1).
+The commands count, as for `git bisect replay`; lines that begin with # are for people, but where `git bisect start`
+was given names ("HEAD"), only they tell the commits. Source: git-bisect(1), and git 2.39's logs.
 """
 
+import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +14,8 @@ from bisector.history.repository import Repository
 from bisector.model.errors import RevisionError, UsageError
 
 Word = Literal["good", "bad", "skip"]
+
+_TOLD = re.compile(r"# \S+: \[([0-9a-f]{40,64})\] ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +28,15 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """What a log says, in its order. `source` is its name to people; `first_parent` was asked for at its start."""
+
+    source: str
+    said: tuple[Said, ...]
+    first_parent: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TakenUp:
     """Where such a hunt stands: full ids of the ends, and what was said of commits between them, oldest word first."""
 
@@ -32,15 +45,18 @@ class TakenUp:
     marks: tuple[tuple[str, Word], ...]
 
 
-def read_bisect_log(text: str, source: str) -> tuple[Said, ...]:
-    """What a log says, in its order; a `git bisect start` begins anew. `source` names it to people.
+def read_bisect_log(text: str, source: str) -> Begun:
+    """What a log says; a `git bisect start` in it begins anew. `source` names it to people.
 
     Raises UsageError with the line for a command that is not one of git's, and if there is no good or no bad commit.
     """
     said: list[Said] = []
     terms: dict[str, Word] = {}
+    first_parent = False
+    told: list[str] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
+            told += _TOLD.findall(line)
             continue
         try:
             words = shlex.split(line)
@@ -51,6 +67,8 @@ def read_bisect_log(text: str, source: str) -> tuple[Said, ...]:
         command, arguments = words[2], words[3:]
         if command == "start":
             terms, revisions = _start(arguments)
+            first_parent = "--first-parent" in arguments
+            revisions = told if len(told) == len(revisions) else revisions
             said = [
                 Said(word="good" if index else "bad", revision=one, line=number) for index, one in enumerate(revisions)
             ]
@@ -58,21 +76,23 @@ def read_bisect_log(text: str, source: str) -> tuple[Said, ...]:
             said += [Said(word=terms[command], revision=one, line=number) for one in arguments]
         elif command not in ("terms", "log", "visualize", "view", "run", "next"):
             raise _not_a_log(source, number, line, f"{command} is not a word of this log")
+        told = []
     for word in ("bad", "good"):
         if not any(one.word == word for one in said):
             raise UsageError(
                 f"{source}: no commit is marked {word}",
-                resolution="Mark one (git bisect good REV) and write the log anew",
+                resolution=f"Mark one (git bisect {word} REV) and write the log anew: git bisect log",
             )
-    return tuple(said)
+    return Begun(source=source, said=tuple(said), first_parent=first_parent)
 
 
-def take_up(repository: Repository, said: tuple[Said, ...], source: str) -> TakenUp:
+def take_up(repository: Repository, begun: Begun, *, first_parent: bool = False) -> TakenUp:
     """The ends that are left: the last bad commit, and the good one next to it; the other words that lie between.
 
     A good commit beside the bad one says that their merge bases are good: that is how git takes it as well.
     Raises RevisionError for what names no commit, UsageError for a commit that is called both good and bad.
     """
+    source, said = begun.source, begun.said
     ids = {one: _resolve(repository, one, source) for one in said}
     words: dict[str, Word] = {}
     for one in said:
@@ -88,7 +108,8 @@ def take_up(repository: Repository, said: tuple[Said, ...], source: str) -> Take
     if not goods:
         raise RevisionError(f"{source}: no good commit shares history with the bad one, {repository.describe(bad)}")
     good = min(goods, key=lambda one: repository.distance(one, bad))
-    inside = {commit.id for commit in repository.read_range(good, bad).commits} - {good, bad}
+    commits = repository.read_range(good, bad, first_parent=first_parent).commits
+    inside = {commit.id for commit in commits} - {good, bad}
     marks: dict[str, Word] = {one: "good" for one in goods if one in inside}
     marks |= {one: word for one, word in words.items() if one in inside}
     return TakenUp(good=good, bad=bad, marks=tuple(marks.items()))

@@ -62,11 +62,12 @@ class Repository:
             return answer.text
         raise self._explain(revision)
 
-    def read_range(self, good: str, bad: str) -> CommitRange:
+    def read_range(self, good: str, bad: str, *, first_parent: bool = False) -> CommitRange:
         """The commits of `good..bad`, parents first, good at index 0, bad last.
 
+        `first_parent` leaves out what merges brought in: bad, its first parent, that one's, down to good.
         20000 commits take one git process and well under a second of Python. Raises RevisionError when the two ends
-        are the same, are swapped, or good is not an ancestor of bad.
+        are the same, are swapped, or good is not an ancestor of bad (not on its first-parent line).
         """
         good_id, bad_id = self.resolve(good), self.resolve(bad)
         if good_id == bad_id:
@@ -76,12 +77,16 @@ class Repository:
             )
         if not self.is_ancestor(good_id, bad_id):
             raise self._no_range(good, good_id, bad, bad_id)
-        records = self._log("--no-walk", good_id) + self._log("--topo-order", "--reverse", bad_id, f"^{good_id}")
+        line = ["--first-parent"] if first_parent else []
+        records = self._log("--no-walk", good_id) + self._log(*line, "--topo-order", "--reverse", bad_id, f"^{good_id}")
+        if first_parent and records[1][1].split()[:1] != [good_id]:
+            raise self._not_on_the_line(good, good_id, bad, records[1][0])
         index_of = {record[0]: index for index, record in enumerate(records)}
         commits: list[Commit] = []
         for commit, parents, date, subject in records:
             # A parent that is not in the range is an ancestor of good; two such parents are one index.
-            known = dict.fromkeys(index_of.get(parent, 0) for parent in parents.split()) if commits else {}
+            followed = parents.split()[:1] if first_parent else parents.split()
+            known = dict.fromkeys(index_of.get(parent, 0) for parent in followed) if commits else {}
             commits.append(Commit(id=commit, parents=tuple(known), subject=subject, author_date=date))
         if commits[-1].id != bad_id:
             raise RevisionError(f"git lists {commits[-1].id} as the last commit of {good}..{bad}, not {bad_id}")
@@ -203,6 +208,13 @@ class Repository:
             f"good {good!r} is not an ancestor of bad {bad!r}: they are on two branches",
             details="\n".join(f"merge base: {self.describe(base)}" for base in bases),
             resolution=f"If the merge base is good as well: --good {bases[0]}",
+        )
+
+    def _not_on_the_line(self, good: str, good_id: str, bad: str, first: str) -> RevisionError:
+        return RevisionError(
+            f"good {good!r} ({good_id[:12]}) is not on the first-parent line of bad {bad!r}: a merge brought it in",
+            details=f"the first commit of that line that contains it: {self.describe(first)}",
+            resolution=f"--good {first[:12]} if that one is good as well, or leave first-parent out",
         )
 
 

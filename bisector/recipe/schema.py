@@ -127,6 +127,7 @@ class LimitsPart(Part):
 class Recipe(Part):
     """The whole of it. `good` and `bad` are revisions of `repo` (a path relative to the recipe's folder).
 
+    `first_parent` walks only bad, its first parent, that one's and so on: what merges brought in is one step each.
     `prepare` is for all machines that are reached over SSH; what a machine's own says goes before it.
     """
 
@@ -134,6 +135,7 @@ class Recipe(Part):
     repo: Text
     good: Text
     bad: Text
+    first_parent: bool = False
     kernel: KernelPart = KernelPart()
     benchmark: BenchmarkPart = BenchmarkPart()
     machines: Annotated[tuple[Machine, ...], Field(min_length=1)]

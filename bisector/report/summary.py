@@ -93,6 +93,7 @@ class AnswerLine:
     share: float | None
     suspects: tuple[Suspect, ...]
     files: tuple[str, ...]
+    parents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,12 +170,18 @@ class Summary:
 
 
 def summarise(
-    state: SessionState, assessment: Assessment | None, *, files: tuple[str, ...] = (), siblings: bool = True
+    state: SessionState,
+    assessment: Assessment | None,
+    *,
+    files: tuple[str, ...] = (),
+    parents: tuple[str, ...] = (),
+    siblings: bool = True,
 ) -> Summary:
     """Return what is told of a session.
 
     `assessment` is the search's for this state (None before there is one), `files` those that the accused commit
-    touches, `siblings=False` leaves out the `also` tests (the live view has no room for them).
+    touches, `parents` all of its parents' ids, `siblings=False` leaves out the `also` tests (the live view has no room
+    for them).
     Raises RecipeError if the session's recipe is not one.
     """
     recipe = parse_recipe(state.recipe_text)
@@ -201,7 +208,7 @@ def summarise(
         method=method_of(state, recipe),
         rows=rows,
         belief=None if assessment is None else _belief(state, assessment, recipe, by_index),
-        answer=_answer(state, assessment, by_index, files),
+        answer=_answer(state, assessment, by_index, files, parents),
         siblings=changes,
         pause_reason=plain(state.pause_reason),
         pause_resolution=plain(state.pause_resolution),
@@ -338,7 +345,11 @@ def _belief(state: SessionState, assessment: Assessment, recipe: Recipe, by_inde
 
 
 def _answer(
-    state: SessionState, assessment: Assessment | None, by_index: dict[int, Row], files: tuple[str, ...]
+    state: SessionState,
+    assessment: Assessment | None,
+    by_index: dict[int, Row],
+    files: tuple[str, ...],
+    parents: tuple[str, ...],
 ) -> AnswerLine | None:
     answer = state.answer
     if answer is None:
@@ -355,6 +366,7 @@ def _answer(
             for i in indexes
         ),
         files=tuple(plain(file) for file in files),
+        parents=parents,
     )
 
 

@@ -131,7 +131,17 @@ def _commit_lines(summary: Summary, answer: AnswerLine) -> list[str]:
     lines += _touched_lines(answer.files)
     lines += _effect_lines(summary)
     lines += wrap(answer.reason, indent="    ", first="    ")
+    lines += _merge_lines(summary, answer)
     return lines + sibling_lines(summary)
+
+
+def _merge_lines(summary: Summary, answer: AnswerLine) -> list[str]:
+    """A merge that stands for all it brought in, and how to look inside."""
+    if not summary.recipe.first_parent or len(answer.parents) < 2:
+        return []
+    ends = f"--good {answer.parents[0][:12]} --bad {answer.suspects[0].commit.short}"
+    text = "A merge: only first parents were walked, what it brought in was not looked at. Go inside, without "
+    return wrap(f"{text}first_parent: bisector start RECIPE {ends}", indent="        ", first="    ")
 
 
 def _touched_lines(files: tuple[str, ...]) -> list[str]:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bisector.history.bisectlog import Mark, write_bisect_log
+from bisector.history.replay import read_bisect_log
 from bisector.history.repository import Repository
 from bisector.model.commit import Commit, CommitRange
 
@@ -173,3 +174,16 @@ def _reach(read: CommitRange) -> list[set[int]]:
     for index, of in enumerate(read.parents):
         reach.append({index}.union(*(reach[parent] for parent in of)))
     return reach
+
+
+def test_a_hunt_along_first_parents_is_replayed_along_them(repo: GitRepo) -> None:
+    ids = repo.line(3)
+    side = repo.commit("s0", {"g": "0"}, parents=[ids[0]], ref="side")
+    merge = repo.commit("merge", {"g": "0"}, parents=[ids[2], side])
+    last = repo.commit("last", {"f": "9"}, parents=[merge])
+    read = Repository.open(repo.path).read_range(ids[0], last, first_parent=True)
+    at = {commit.id: index for index, commit in enumerate(read.commits)}
+    text = write_bisect_log(read, [(at[ids[2]], "good"), (at[merge], "bad")], [at[merge]], first_parent=True)
+    # Without the option git would go into the side branch first.
+    assert _replay(repo, text).first_bad == merge
+    assert read_bisect_log(text, "log").first_parent

@@ -58,7 +58,7 @@ def diamond(tmp_path_factory: pytest.TempPathFactory) -> Diamond:
 
 
 def taken(diamond: Diamond, text: str) -> TakenUp:
-    return take_up(Repository.open(diamond.repo.path), read_bisect_log(text, "bisect.log"), "bisect.log")
+    return take_up(Repository.open(diamond.repo.path), read_bisect_log(text, "bisect.log"))
 
 
 def candidates(diamond: Diamond, up: TakenUp) -> set[str]:
@@ -96,6 +96,14 @@ def test_other_words_for_good_and_bad_are_understood(diamond: Diamond, terms: tu
     text = diamond.bisect(" ".join(["start", *own]), f"{new} {diamond.main[7]}", f"{old} {diamond.main[0]}")
     up = taken(diamond, text)
     assert (up.good, up.bad) == (diamond.main[0], diamond.main[7])
+
+
+def test_names_that_moved_since_are_taken_from_what_git_told_of_them(diamond: Diamond) -> None:
+    text = diamond.bisect("start --first-parent HEAD HEAD~3", f"good {diamond.main[5]}")
+    assert "'HEAD'" in text
+    begun = read_bisect_log(text, "bisect.log")
+    assert begun.first_parent
+    assert [one.revision for one in begun.said] == [diamond.main[7], diamond.main[4], diamond.main[5]]
 
 
 def test_a_start_anew_forgets_what_was_said(diamond: Diamond) -> None:

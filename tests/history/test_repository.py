@@ -341,3 +341,24 @@ def _open_files() -> int:
 
 def _children() -> str:
     return Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+
+
+def test_along_first_parents_a_merge_is_one_step(repo: GitRepo) -> None:
+    ids = repo.line(3)
+    side = repo.commit("s0", {"g": "0"}, parents=[ids[1]], ref="side")
+    merge = repo.commit("merge", {"g": "0"}, parents=[ids[2], side])
+    last = repo.commit("last", {"f": "9"}, parents=[merge])
+    read = Repository.open(repo.path).read_range(ids[0], last, first_parent=True)
+    assert [commit.id for commit in read.commits] == [*ids, merge, last]
+    assert read.parents == ((), (0,), (1,), (2,), (3,))
+    assert len(Repository.open(repo.path).read_range(ids[0], last)) == 6
+
+
+def test_a_good_commit_that_a_merge_brought_in_is_not_on_the_line(repo: GitRepo) -> None:
+    ids = repo.line(3)
+    side = repo.commit("s0", {"g": "0"}, parents=[ids[1]], ref="side")
+    merge = repo.commit("merge", {"g": "0"}, parents=[ids[2], side])
+    last = repo.commit("last", {"f": "9"}, parents=[merge])
+    with pytest.raises(RevisionError, match="not on the first-parent line") as caught:
+        Repository.open(repo.path).read_range(side, last, first_parent=True)
+    assert f"--good {ids[2][:12]}" in caught.value.resolution or f"--good {merge[:12]}" in caught.value.resolution

@@ -117,6 +117,17 @@ def test_no_line_is_wider_than_a_hundred_columns(name):
     assert [line for line in TEXTS[name]().splitlines() if cells(line) > 100] == []
 
 
+def test_a_merge_that_stands_for_what_it_brought_in_says_how_to_go_inside():
+    state = found().state
+    state.recipe_text = canonical_text(recipe().model_copy(update={"first_parent": True}))
+    parents = (IDS[3], "b" * 40)
+    text = ending_text(summarise(state, assessment(state, SURE), parents=parents))
+    assert "A merge: only first parents were walked" in text
+    assert f"--good {IDS[3][:12]} --bad {IDS[4][:12]}" in " ".join(text.split())
+    alone = summarise(state, assessment(state, SURE), parents=parents[:1])
+    assert "A merge" not in ending_text(alone)
+
+
 def test_the_accused_is_named_in_full_with_subject_date_files_and_audit():
     text = ending_text(told(found(), SURE, files=tuple(f"mm/{i}.c" for i in range(9)), audit=AUDIT))
     for part in (
