@@ -27,6 +27,8 @@ if [ "${1:-}" = kernel ]; then
         BISECTOR_HOME="$BISECTOR_DEMO_HOME" "$bin/bisector" demo --plain
     fi
     export BISECTOR_DEMO_HOME
+    # Each test has a home of its own; with the compiler's cache in it, whatever two tests build would be compiled twice.
+    export CCACHE_DIR="${CCACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ccache}"
     # The tests of a UEFI machine need two programs without their packages' hands: once installed, one would put
     # systemd-boot on this computer's own EFI system partition, the other let its reboots go through kexec.
     unpacked=$(mktemp -d)
