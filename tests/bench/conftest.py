@@ -14,6 +14,15 @@ Ended = subprocess.CompletedProcess[bytes]
 RunSuite = Callable[..., Ended]
 
 
+def assert_no_number(ended: Ended | subprocess.Popen[bytes], stdout: bytes, stderr: bytes, code: int) -> None:
+    """It ended with this code, gave no sample, and said why in the last line of standard error."""
+    assert ended.returncode == code, (ended.returncode, stderr)
+    assert b'"ok":true' not in stdout
+    assert b'"type":"end"' not in stdout
+    # A shell complains on its own account before that.
+    assert stderr.splitlines()[-1].startswith(b"bisector-suite: ")
+
+
 @pytest.fixture(scope="session")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # The parent is shared by the workers of one pytest; building is safe to do at once, and kept by digest.

@@ -48,6 +48,13 @@ static void fault_batch(int flags, uint64_t ops)
     }
 }
 
+/* What a limit forbids shows here: it is no kernel's doing. */
+void fault_anon_set_up(struct work *work)
+{
+    (void)work;
+    unmap(map(MAP_PRIVATE | MAP_ANONYMOUS, -1, EX_REFUSED), EX_REFUSED);
+}
+
 void fault_anon_batch(struct work *work, uint64_t ops)
 {
     (void)work;
@@ -65,6 +72,12 @@ void fault_file_set_up(struct work *work)
     unsigned char *mapping = map(MAP_SHARED, memory_file, EX_REFUSED);
     memset(mapping, 1, MAPPING_BYTES); /* its pages are there: a fault finds them and allocates none of them */
     unmap(mapping, EX_REFUSED);
+}
+
+void fault_private_set_up(struct work *work)
+{
+    fault_file_set_up(work);
+    unmap(map(MAP_PRIVATE, memory_file, EX_REFUSED), EX_REFUSED);
 }
 
 void fault_private_batch(struct work *work, uint64_t ops)

@@ -263,8 +263,10 @@ int main(int argc, char **argv)
         return 0;
     if (argc > 1 && strcmp(argv[1], "patch") == 0)
         patch_tool(argv + 2);
-    /* Whoever started us may have ignored them: a child could not be waited for, or a lost reader would kill us. */
-    if (signal(SIGCHLD, SIG_DFL) == SIG_ERR || signal(SIGPIPE, SIG_IGN) == SIG_ERR)
+    /* Whoever started us may have ignored the first: a child could not be waited for. The others would kill us where a
+     * reader is lost or a file may not grow (RLIMIT_FSIZE), before that could be said. */
+    if (signal(SIGCHLD, SIG_DFL) == SIG_ERR || signal(SIGPIPE, SIG_IGN) == SIG_ERR
+        || signal(SIGXFSZ, SIG_IGN) == SIG_ERR)
         give_up(EX_REFUSED, "signal: %s", strerror(errno));
     settle_layout(argv);
     struct job jobs[MOST_TESTS];

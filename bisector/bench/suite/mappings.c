@@ -18,6 +18,13 @@ static unsigned char *map(size_t bytes, int protection, int status)
     return mapping;
 }
 
+void mmap_set_up(struct work *work)
+{
+    (void)work;
+    if (munmap(map(PAGE_BYTES, PROT_READ | PROT_WRITE, EX_REFUSED), PAGE_BYTES) < 0)
+        give_up(EX_REFUSED, "munmap: %s", strerror(errno));
+}
+
 void mmap_batch(struct work *work, uint64_t ops)
 {
     (void)work;

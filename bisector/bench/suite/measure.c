@@ -257,10 +257,10 @@ struct sample measure(const struct test *test, const uint64_t *values, uint64_t 
     char directory[PATH_BYTES] = "";
     int ends[2];
     name_test_at_work(test->name);
-    if (test->wants_directory)
-        make_directory(options, directory, sizeof directory);
     if (pipe(ends) < 0)
         give_up(EX_REFUSED, "pipe: %s", strerror(errno));
+    if (test->wants_directory)
+        make_directory(options, directory, sizeof directory);
     fflush(NULL);
     pid_t parent = getpid(), process = fork();
     if (process == 0) {

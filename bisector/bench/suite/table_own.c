@@ -59,7 +59,7 @@ const struct test own_tests[] = {
         .fault_rule = FAULTS_WITHIN_1_PERCENT,
         .faults_per_op = 1.0,
         .calls = {{"mmap", 1}, {"munmap", 1}},
-        .set_up = no_set_up,
+        .set_up = fault_anon_set_up,
         .batch = fault_anon_batch,
     },
     {
@@ -71,7 +71,7 @@ const struct test own_tests[] = {
         .fault_rule = FAULTS_WITHIN_1_PERCENT,
         .faults_per_op = 1.0,
         .calls = {{"mmap", 1}, {"munmap", 1}},
-        .set_up = fault_file_set_up,
+        .set_up = fault_private_set_up,
         .batch = fault_private_batch,
     },
     {
@@ -107,7 +107,7 @@ const struct test own_tests[] = {
         .fault_rule = FAULTS_WITHIN_1_PERCENT,
         .faults_per_op = 1.0,
         .calls = {{"mmap", 1000}, {"munmap", 1000}},
-        .set_up = no_set_up,
+        .set_up = mmap_set_up,
         .batch = mmap_batch,
     },
     {
