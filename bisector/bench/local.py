@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from bisector.bench.runner import JobResult, OnPoll
+from bisector.bench.runner import REMOTE_FOLDER, JobResult, OnPoll
 from bisector.model.errors import MachineError
 
 POLL_INTERVAL_S = 0.1
@@ -79,7 +79,7 @@ class LocalMachine:
 
     def put(self, local: Path, remote: str, *, mode: int) -> None:
         """Copy a file and compare. Raises MachineError."""
-        place = self._jobs.place_of(remote)
+        place = Path(self._jobs.place_of(remote))
         try:
             shutil.copyfile(local, place)
             place.chmod(mode)
@@ -96,11 +96,12 @@ class _Translated:
         self._inner = jobs
         self.folder = folder
 
-    def place_of(self, remote: str) -> Path:
-        return self.folder / Path(remote).name
+    def place_of(self, remote: str) -> str:
+        return str(self.folder / Path(remote).relative_to(REMOTE_FOLDER))
 
     def run(self, argv: Sequence[str], *, timeout_s: float, on_poll: OnPoll) -> JobResult:
-        return self._inner.run([str(self.place_of(argv[0])), *argv[1:]], timeout_s=timeout_s, on_poll=on_poll)
+        ours = [self.place_of(word) if word.startswith(f"{REMOTE_FOLDER}/bisector-") else word for word in argv]
+        return self._inner.run(ours, timeout_s=timeout_s, on_poll=on_poll)
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

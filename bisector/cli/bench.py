@@ -1,5 +1,6 @@
 """`bisector bench`: the suite by hand, here, on a lab machine or an embedded one; and two results compared."""
 
+import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -7,19 +8,28 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
+from bisector.bench.command import CommandRunner
 from bisector.bench.compile import build_suite
 from bisector.bench.runner import RemoteMachine, SuiteRunner
 from bisector.bench.saved import SavedRun, read_saved
 from bisector.bench.tests import Test, known_tests
+from bisector.cli.imported import HOW, compared, metric_of
+from bisector.cli.pinning import cpu_for, cpus_told_by
+from bisector.model.cpus import Role
 from bisector.model.errors import UsageError
 from bisector.model.kernel import KernelImage
 from bisector.model.progress import OnProgress, Progress
 from bisector.model.sample import RunRecord
+from bisector.recipe.command import CommandPart
+from bisector.recipe.load import load_recipe
 from bisector.recipe.machines import EmbeddedMachine as EmbeddedPart
 from bisector.recipe.machines import SshMachine
 from bisector.recipe.schema import BenchmarkPart, check_counters
 from bisector.report.as_json import to_json
 from bisector.report.benched import SEEN_P, Compared, compared_document, compared_text, tests_text
+from bisector.report.words import wrap
 from bisector.search.contrast import FEWEST, contrast
 from bisector.session.home import Home
 
@@ -27,22 +37,29 @@ if TYPE_CHECKING:
     from bisector.lab.jobs import Jobs
     from bisector.lab.terminal import Visit
 
+JSON_LINES = "json-lines"
+DEFAULT_SAMPLE_MS = 500
+
 LEASE_S = 1800.0
 """Of a lab machine: longer than one run may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What was typed. Without a machine it is this computer; `clock` and `kernel` are for an embedded one."""
+    """What was typed: tests, or `part`, a whole benchmark. Without a machine it is this computer.
 
-    tests: tuple[str, ...]
+    `clock` and `kernel` are for an embedded machine.
+    """
+
+    tests: tuple[str, ...] = ()
+    part: BenchmarkPart | None = None
     machine: str | None = None
     file: Path | None = None
     kernel: str | None = None
     clock: str | None = None
     runs: int = 5
-    sample_ms: int = 500
-    cpu: int | None = None
+    sample_ms: int | None = None
+    cpu: int | Role | None = None
     counters: tuple[str, ...] = ()
 
 
@@ -64,29 +81,79 @@ def _row(test: Test) -> dict[str, str]:
 
 
 def run(home: Home, asked: Asked, on_progress: OnProgress) -> tuple[list[RunRecord], bytes]:
-    """Measure; the runs, and the suite's lines as they came. Raises UsageError, MachineError or KernelError."""
-    first, *others = asked.tests
-    try:
-        check_counters(asked.counters)
-    except ValueError as error:
-        raise UsageError(f"--counters: {error}") from error
-    part = BenchmarkPart(
-        test=first, also=tuple(others), sample_ms=asked.sample_ms, cpu=asked.cpu, counters=asked.counters
-    )
-    suite = SuiteRunner(part, build_suite(home.suite))
+    """Measure; the runs, and the suite's lines as they came (a command's metrics in the format `json-lines`).
+
+    Raises UsageError, MachineError or KernelError.
+    """
+    part = _part(asked)
+    runner = CommandRunner(part) if part.command is not None else SuiteRunner(part, build_suite(home.suite))
     records, lines = [], []
     with tempfile.TemporaryDirectory(prefix="bisector-bench-") as scratch, _machine(home, asked, on_progress) as remote:
         log = Path(scratch) / "log"
-        suite.install(remote)
-        batches = suite.calibrate(remote, log, on_progress=on_progress)
+        if isinstance(part.cpu, str):
+            where = asked.machine or "This computer"
+            runner = runner.pinned(cpu_for(where, part.cpu, cpus_told_by(remote)).number)
+        runner.install(remote)
+        batches = runner.calibrate(remote, log, on_progress=on_progress)
         for number in range(1, asked.runs + 1):
 
             def numbered(progress: Progress, number: int = number) -> None:
                 on_progress(Progress(fraction=None, text=f"run {number} of {asked.runs}: {progress.text}"))
 
-            records.append(suite.run(remote, batches, log, on_progress=numbered))
-            lines.append(_as_it_came(log))
+            record = runner.run(remote, batches, log, on_progress=numbered)
+            records.append(record)
+            lines.append(_as_it_came(log) if part.command is None else _as_json_lines(record))
     return records, b"".join(lines)
+
+
+def _part(asked: Asked) -> BenchmarkPart:
+    if asked.part is not None:
+        return asked.part if asked.cpu is None else asked.part.model_copy(update={"cpu": asked.cpu})
+    first, *others = asked.tests
+    try:
+        check_counters(asked.counters)
+    except ValueError as error:
+        raise UsageError(f"--counters: {error}") from error
+    length_ms = DEFAULT_SAMPLE_MS if asked.sample_ms is None else asked.sample_ms
+    return BenchmarkPart(test=first, also=tuple(others), sample_ms=length_ms, cpu=asked.cpu, counters=asked.counters)
+
+
+def part_of(recipe: Path) -> BenchmarkPart:
+    """The benchmark of a recipe. Raises RecipeError or UsageError."""
+    return load_recipe(recipe).recipe.benchmark
+
+
+def part_typed(shell: str, parser: str | None, regex: str | None, metrics: Sequence[str]) -> BenchmarkPart:
+    """The benchmark of a command that was typed. Raises UsageError."""
+    if parser is None or not metrics:
+        raise UsageError(
+            "--command needs --parser, and a --metric to read",
+            resolution="For example: bisector bench run --command 'hackbench -l 100' --parser hackbench "
+            "--metric Time:lower:s",
+        )
+    written = {"shell": shell, "parser": parser, "regex": regex, "metrics": tuple(map(metric_of, metrics))}
+    try:
+        command = CommandPart.model_validate(written)
+    except ValidationError as error:
+        raise UsageError(f"--command: {error.errors()[0]['msg']}") from None
+    first, *others = (metric.name for metric in command.metrics)
+    return BenchmarkPart(test=first, also=tuple(others), cpu=None, command=command)
+
+
+def _as_json_lines(record: RunRecord) -> bytes:
+    """A command's run in the format `json-lines` of `bench formats`."""
+    return b"".join(
+        json.dumps(
+            {
+                "metric": sample.test,
+                "value": sample.value,
+                "unit": sample.unit,
+                "better": "higher" if sample.higher_is_better else "lower",
+            }
+        ).encode()
+        + b"\n"
+        for sample in record.samples
+    )
 
 
 def _as_it_came(log: Path) -> bytes:
@@ -158,7 +225,12 @@ def _booted(machine: EmbeddedPart, image: KernelImage, on_progress: OnProgress) 
 
 
 def compare(home: Home, base: Path, new: Path, *, as_json: bool) -> tuple[str, bool]:
-    """Two saved results, metric by metric, and whether any differ. Raises UsageError if they share none."""
+    """Two saved results, metric by metric, and whether any differ. Raises UsageError if they share none.
+
+    They are outputs of the suite, or of `bench run --command --json`.
+    """
+    if all(path.is_file() and path.read_bytes().lstrip().startswith(b'{"metric"') for path in (base, new)):
+        return compare_imported(base, new, JSON_LINES, as_json=as_json)
     tests = known_tests(build_suite(home.suite))
     sides = [read_saved(path, tests) for path in (base, new)]
     names = [list(dict.fromkeys(sample.test for run in side for sample in run.samples)) for side in sides]
@@ -173,6 +245,20 @@ def compare(home: Home, base: Path, new: Path, *, as_json: bool) -> tuple[str, b
     if as_json:
         return to_json(compared_document(rows)), _differ(rows)
     return compared_text(rows, (base.stem, new.stem)), _differ(rows)
+
+
+def compare_imported(
+    base: Path, new: Path, parser: str, *, regex: str | None = None, metrics: Sequence[str] = (), as_json: bool
+) -> tuple[str, bool]:
+    """The same for outputs of any program that a parser reads. Raises UsageError."""
+    rows, unknown = compared((base, new), parser, regex=regex, metrics=[metric_of(text) for text in metrics])
+    if as_json:
+        return to_json(compared_document(rows)), _differ(rows)
+    text = compared_text(rows, (base.stem, new.stem))
+    if unknown:
+        left = f"Not compared, for want of a unit or a direction ({HOW}): {', '.join(unknown)}"
+        text += "\n" + "\n".join(wrap(left, indent="    ", first=""))
+    return text, _differ(rows)
 
 
 def _differ(rows: Sequence[Compared]) -> bool:

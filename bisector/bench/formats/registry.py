@@ -109,7 +109,7 @@ def _measured(output: Output, metric: Metric) -> Measured:
     for source in metric.sources:
         readings = _readings(output, source)
         for reading in readings:
-            _check(reading, metric)
+            check(reading, metric)
         total += median(reading.value for reading in readings)
         lines += [reading.line for reading in readings]
     if total == float("inf"):
@@ -137,7 +137,8 @@ def _readings(output: Output, source: str) -> list[Reading]:
     return readings
 
 
-def _check(reading: Reading, metric: Metric) -> None:
+def check(reading: Reading, metric: Metric) -> None:
+    """Raise FormatError for one that does not count, or of which its format says another unit or direction."""
     name, line = reading.metric, reading.line
     wanted = HIGHER if metric.better == "higher" else LOWER
     if reading.unit is not None and reading.unit != metric.unit:
