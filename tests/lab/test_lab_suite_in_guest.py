@@ -15,6 +15,7 @@ from bisector.bench.tests import Test, known_tests
 from bisector.lab.programs import missing_programs
 from bisector.lab.qemu import EmbeddedMachine
 from bisector.model.errors import MachineError
+from bisector.model.sample import COUNTERS
 from bisector.recipe.schema import BenchmarkPart
 from bisector.recipe.schema import EmbeddedMachine as Config
 
@@ -43,6 +44,23 @@ def test_every_test_counts_under_a_small_kernel_or_says_what_it_lacks(guest: Emb
     for name, words in lacking.items():
         assert "needs something that this machine does not have" in words
         assert name in words
+    _counts_what_it_can(guest, program, tmp_path)
+
+
+def _counts_what_it_can(guest: EmbeddedMachine, program: Path, folder: Path) -> None:
+    part = BenchmarkPart(test="page_test", also=("fault_cow",), cpu=0, timeout_s=120, counters=COUNTERS)
+    runner = SuiteRunner(part, program)
+    runner.install(guest)
+    record = runner.run(guest, (("page_test", 17000), ("fault_cow", 2048)), folder / "counters.log")
+    for sample in record.samples:
+        counted = {counter.name: counter.value for counter in sample.counters}
+        missing = {counter.name: counter.reason for counter in sample.missing_counters}
+        print(sample.test, counted, missing)
+        assert counted.keys() | missing.keys() == set(COUNTERS)
+        assert counted["page-faults"] == pytest.approx(sample.minor_faults, abs=4)
+        assert counted["cpu-migrations"] == 0  # there is one CPU
+        # QEMU has no processor's counters without KVM: missing, and not a zero.
+        assert set(missing) == {name for name in COUNTERS if name.startswith(("instructions", "cycles"))}
 
 
 def _lacks(guest: EmbeddedMachine, program: Path, test: Test, folder: Path) -> str:
