@@ -24,3 +24,8 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest group of tests that stay together goes first: no worker should end with it while others idle."""
+    items.sort(key=lambda item: not any(mark.args == ("uefi",) for mark in item.iter_markers("xdist_group")))

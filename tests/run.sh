@@ -6,8 +6,8 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 . "$root/recipes/demo/setup.sh"
 ensure_packages "python3-venv $LAB_PACKAGES $KERNEL_PACKAGES openssh-server openssh-client iproute2 grub-common grub2-common grub-pc-bin \
-    ovmf mtools parted e2fsprogs systemd-boot-efi libsystemd-shared libxenmisc4.17 ccache zstd lz4 lzop kmod udev cpio \
-    klibc-utils initramfs-tools-core dracut-core linux-perf strace"
+    ovmf mtools parted e2fsprogs systemd-boot-efi|systemd ccache zstd lz4 lzop kmod udev cpio klibc-utils \
+    initramfs-tools-core dracut-core linux-perf|linux-tools-generic strace"
 ensure_venv "$root" "[test]"
 bin="$root/.venv/bin"
 workers=$(nproc)
@@ -27,18 +27,29 @@ if [ "${1:-}" = kernel ]; then
         BISECTOR_HOME="$BISECTOR_DEMO_HOME" "$bin/bisector" demo --plain
     fi
     export BISECTOR_DEMO_HOME
+    # Each test has a home of its own; with the compiler's cache in it, whatever two tests build would be compiled twice.
+    export CCACHE_DIR="${CCACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ccache}"
     # The tests of a UEFI machine need two programs without their packages' hands: once installed, one would put
     # systemd-boot on this computer's own EFI system partition, the other let its reboots go through kexec.
     unpacked=$(mktemp -d)
     trap 'rm -rf "$unpacked"' EXIT
-    for need in bootctl:systemd-boot kexec:kexec-tools; do
-        command -v "${need%:*}" >/dev/null && continue
-        (cd "$unpacked" && apt-get download -q "${need#*:}" >&2 && dpkg-deb -x "${need#*:}"_*.deb .) || exit 2
-    done
-    # Debian's own kernel is booted as one that needs its modules; to install it would touch this computer's bootloader.
+    command -v bootctl >/dev/null || unpack_packages "$unpacked" "systemd-boot-tools|systemd-boot"
+    command -v kexec >/dev/null || unpack_packages "$unpacked" kexec-tools
+    # The distribution's kernel is booted as one that needs its modules; to install it would touch this computer's
+    # bootloader. Ubuntu's has its modules in a package beside it.
     if [ -z "${BISECTOR_KERNEL_PACKAGE:-}" ]; then
-        package=$(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: //p' | head -n 1)
-        (cd "$unpacked" && apt-get download -q "$package" >&2 && dpkg-deb -x "$package"_*.deb kernel) || exit 2
+        kernel=$(pick_package "linux-image-amd64|linux-image-generic")
+        image=$(apt-cache depends "$kernel" | sed -n 's/.*Depends: \(linux-image-[0-9]\)/\1/p' | head -n 1)
+        modules=linux-modules-${image#linux-image-}
+        mkdir "$unpacked/kernel"
+        for package in "$image" $([ -z "$(apt-cache show "$modules" 2>/dev/null)" ] || echo "$modules"); do
+            (cd "$unpacked" && apt-get download -q "$package" >&2 && dpkg-deb -x "$package"_*.deb kernel) || {
+                echo "apt-get could not download the kernel's package: $package" >&2
+                exit 2
+            }
+        done
+        # Newer packages have /usr/lib/modules; kmod looks below /lib of the folder that it is given.
+        [ -e "$unpacked/kernel/lib" ] || ln -s usr/lib "$unpacked/kernel/lib"
         BISECTOR_KERNEL_PACKAGE="$unpacked/kernel"
         export BISECTOR_KERNEL_PACKAGE
     fi

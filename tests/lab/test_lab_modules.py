@@ -180,7 +180,7 @@ def test_a_full_module_folder_is_cleared_of_our_kernels_alone_and_is_the_labs_tr
 def test_other_distributions_tools_are_called_as_they_want_it(
     on: On, install: Install, image: KernelImage, tool: str, body: str, lister: str
 ) -> None:
-    """Neither is real here: Debian and Ubuntu have no package of mkinitcpio. For the real dracut see below."""
+    """Neither is real here: Debian (12) has no package of mkinitcpio. For the real dracut see below."""
     box = on(tools=False, programs={tool: body, lister: LIST})
     install(box, image)
     assert (box.root / f"boot/bisector/initrd-{image.release}").read_text().startswith(f"{tool}: of {image.release}")

@@ -122,7 +122,7 @@ def test_a_panic_leads_back_to_the_default_kernel_by_itself(
 def test_a_kernel_that_hangs_is_ended_by_the_power_switch_and_the_default_is_back(
     box: DiskBox, make: Make, images: list[KernelImage], tmp_path: Path
 ) -> None:
-    check_hang(box, make(cmdline="init=/sbin/hang", boot_timeout_s=20.0), images[0], tmp_path)
+    check_hang(box, make(cmdline="init=/sbin/hang", boot_timeout_s=30.0), images[0], tmp_path)
 
 
 def test_a_power_cut_between_setting_the_next_boot_and_the_reboot_costs_one_boot_and_is_over(
