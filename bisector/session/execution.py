@@ -7,6 +7,8 @@ on a worker's thread and returns events; nothing here touches the journal.
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
 
 from bisector.model.errors import BisectorError, KernelError, LabError, UsageError
 from bisector.model.events import (
@@ -22,10 +24,12 @@ from bisector.model.events import (
     RunFinished,
 )
 from bisector.model.kernel import KernelImage
-from bisector.model.machine import MachineFacts
+from bisector.model.machine import BootRecord, MachineFacts
 from bisector.session.artefacts import Artefacts
 from bisector.session.ports import Builder, Machine, OnProgress, Progress
 from bisector.session.workers import Job, in_one_line
+
+Result = TypeVar("Result")
 
 OURS = (LabError, UsageError)
 """Errors that say nothing of the kernel. A UsageError here is a missing program, found only when it was needed."""
@@ -65,27 +69,23 @@ def after_pause(job: Job, pause_s: float, why: str, stopping: Callable[[], bool]
 
 def build_job(builder: Builder, commit: str, attempt: int, artefacts: Artefacts) -> Job:
     """Make a kernel."""
-    name = f"build-{commit[:12]}-{attempt}.log"
 
     def job(report: OnProgress) -> tuple[Event, ...]:
         begun = time.monotonic()
-        try:
-            image = builder.build(commit, log=artefacts.begin(name), on_progress=report)
-        except KernelError as error:
-            return (
-                BuildFailed(
-                    commit=commit,
-                    outcome=error.outcome,
-                    reason=error.brief,
-                    artefact=artefacts.keep(name),
-                    duration_s=time.monotonic() - begun,
-                ),
-            )
-        except OURS as error:
-            artefacts.keep(name)
-            return (BuilderTrouble(commit=commit, reason=in_one_line(error), resolution=error.resolution),)
-        artefacts.keep(name)
-        return (KernelBuilt(commit=commit, image=image),)
+        return _step(
+            artefacts,
+            f"build-{commit[:12]}-{attempt}.log",
+            lambda log: builder.build(commit, log=log, on_progress=report),
+            done=lambda image, _: KernelBuilt(commit=commit, image=image),
+            failed=lambda error, artefact: BuildFailed(
+                commit=commit,
+                outcome=error.outcome,
+                reason=error.brief,
+                artefact=artefact,
+                duration_s=time.monotonic() - begun,
+            ),
+            trouble=lambda error: BuilderTrouble(commit=commit, reason=in_one_line(error), resolution=error.resolution),
+        )
 
     return job
 
@@ -94,57 +94,52 @@ def boot_job(
     machine: Machine, boot: int, image: KernelImage, expected: MachineFacts | None, artefacts: Artefacts
 ) -> Job:
     """Boot a kernel and prove it; facts that differ from the session's are lab trouble."""
-    name = f"boot-{boot:04d}-console.log"
 
-    def job(report: OnProgress) -> tuple[Event, ...]:
-        begun = time.monotonic()
-        try:
-            record = machine.boot(image, console=artefacts.begin(name), on_progress=report)
-        except KernelError as error:
-            return (
-                BootFailed(
-                    boot=boot,
-                    machine=machine.name,
-                    commit=image.commit,
-                    outcome=error.outcome,
-                    reason=error.brief,
-                    artefact=artefacts.keep(name),
-                    duration_s=time.monotonic() - begun,
-                ),
-            )
-        except OURS as error:
-            artefacts.keep(name)
-            return (_trouble(machine, image.commit, boot, error),)
-        # The guest goes on writing to the file after it was renamed; what stands there now is synced.
-        record = replace(record, artefact=artefacts.keep(name))
+    def booted(record: BootRecord, artefact: str) -> Event:
         changed = [] if expected is None else record.facts.differences(expected)
         if changed:
             machine.release()
             reason = f"the machine is not as it was at this session's first boot: {'; '.join(changed)}"
             mend = "Set it back, or start a new session for the machine as it is now."
-            return (
-                MachineTrouble(machine=machine.name, commit=image.commit, boot=boot, reason=reason, resolution=mend),
-            )
-        return (Booted(boot=boot, machine=machine.name, commit=image.commit, record=record),)
+            return MachineTrouble(machine=machine.name, commit=image.commit, boot=boot, reason=reason, resolution=mend)
+        return Booted(boot=boot, machine=machine.name, commit=image.commit, record=replace(record, artefact=artefact))
+
+    def job(report: OnProgress) -> tuple[Event, ...]:
+        begun = time.monotonic()
+        # The guest goes on writing to the file after it was renamed; what stands there now is synced.
+        return _step(
+            artefacts,
+            f"boot-{boot:04d}-console.log",
+            lambda console: machine.boot(image, console=console, on_progress=report),
+            done=booted,
+            failed=lambda error, artefact: BootFailed(
+                boot=boot,
+                machine=machine.name,
+                commit=image.commit,
+                outcome=error.outcome,
+                reason=error.brief,
+                artefact=artefact,
+                duration_s=time.monotonic() - begun,
+            ),
+            trouble=lambda error: _trouble(machine, image.commit, boot, error),
+        )
 
     return job
 
 
 def calibrate_job(machine: Machine, boot: int, commit: str, artefacts: Artefacts) -> Job:
     """Find the operations per sample."""
-    name = f"boot-{boot:04d}-calibration.jsonl"
 
     def job(report: OnProgress) -> tuple[Event, ...]:
         del report
-        try:
-            batches = machine.calibrate(log=artefacts.begin(name))
-        except KernelError as error:
-            return (_run_failed(machine, boot, 0, commit, error, artefacts.keep(name)),)
-        except OURS as error:
-            artefacts.keep(name)
-            return (_trouble(machine, commit, boot, error),)
-        artefacts.keep(name)
-        return (BatchesCalibrated(machine=machine.name, batches=batches),)
+        return _step(
+            artefacts,
+            f"boot-{boot:04d}-calibration.jsonl",
+            lambda log: machine.calibrate(log=log),
+            done=lambda batches, _: BatchesCalibrated(machine=machine.name, batches=batches),
+            failed=lambda error, artefact: _run_failed(machine, boot, 0, commit, error, artefact),
+            trouble=lambda error: _trouble(machine, commit, boot, error),
+        )
 
     return job
 
@@ -153,20 +148,40 @@ def run_job(
     machine: Machine, boot: int, run: int, commit: str, batches: tuple[tuple[str, int], ...], artefacts: Artefacts
 ) -> Job:
     """Measure every test once."""
-    name = f"boot-{boot:04d}-run-{run:02d}.jsonl"
 
     def job(report: OnProgress) -> tuple[Event, ...]:
-        try:
-            record = machine.run(batches, log=artefacts.begin(name), on_progress=report)
-        except KernelError as error:
-            return (_run_failed(machine, boot, run, commit, error, artefacts.keep(name)),)
-        except OURS as error:
-            artefacts.keep(name)
-            return (_trouble(machine, commit, boot, error),)
-        kept = replace(record, artefact=artefacts.keep(name))
-        return (RunFinished(boot=boot, run=run, machine=machine.name, commit=commit, record=kept),)
+        return _step(
+            artefacts,
+            f"boot-{boot:04d}-run-{run:02d}.jsonl",
+            lambda log: machine.run(batches, log=log, on_progress=report),
+            done=lambda record, artefact: RunFinished(
+                boot=boot, run=run, machine=machine.name, commit=commit, record=replace(record, artefact=artefact)
+            ),
+            failed=lambda error, artefact: _run_failed(machine, boot, run, commit, error, artefact),
+            trouble=lambda error: _trouble(machine, commit, boot, error),
+        )
 
     return job
+
+
+def _step(
+    artefacts: Artefacts,
+    name: str,
+    work: Callable[[Path], Result],
+    *,
+    done: Callable[[Result, str], Event],
+    failed: Callable[[KernelError, str], Event],
+    trouble: Callable[[BisectorError], Event],
+) -> tuple[Event, ...]:
+    """The event that becomes of a step. What it writes is kept before any event can name it."""
+    try:
+        result = work(artefacts.begin(name))
+    except KernelError as error:
+        return (failed(error, artefacts.keep(name)),)
+    except OURS as error:
+        artefacts.keep(name)
+        return (trouble(error),)
+    return (done(result, artefacts.keep(name)),)
 
 
 def _run_failed(machine: Machine, boot: int, run: int, commit: str, error: KernelError, artefact: str) -> RunFailed:
