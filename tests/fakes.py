@@ -173,6 +173,9 @@ class FakeMachine:
     def recover(self) -> None:
         self.recovered += 1
 
+    def rest(self) -> None:
+        self.running = None
+
     def boot(self, image: KernelImage, *, console: Path, on_progress: OnProgress) -> BootRecord:
         self.lab.before("boot")
         console.write_text("Linux version\n")

@@ -97,6 +97,11 @@ class MeasuringMachine:
         """One more run, profiled; what the profiler says goes to `profile`. Its figures are no measurement."""
         profile_run(self._suite, self._machine, batches, log, profile, profiler=profiler, on_progress=on_progress)
 
+    def rest(self) -> None:
+        """End the guest of an embedded machine: an idle one costs this host a core that builds want."""
+        if isinstance(self._machine, EmbeddedMachine):
+            self._machine.release()
+
     def release(self) -> NotGivenBack | None:
         """Shut it down, or return it to its default kernel; what was left undone, None if nothing."""
         return self._machine.release()

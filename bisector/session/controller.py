@@ -173,6 +173,8 @@ class Controller:
                     self._dropped.add(name)
                     self._workers[name].drop()
                 self._end(self._live(name), reason)
+                if name in self._idle:
+                    self._machines[name].rest()
             case Finish(finding=finding):
                 self._append(SessionFinished(answer=self._answer(finding)))
             case Pause(reason=reason, resolution=resolution):

@@ -67,6 +67,13 @@ class Machine(Protocol):
         """
         ...
 
+    def rest(self) -> None:
+        """Nothing more is asked of this boot: let go of what it costs this computer. Raises nothing, takes no time.
+
+        The one call that is not made on the machine's thread; its worker has nothing to do then.
+        """
+        ...
+
     def release(self) -> NotGivenBack | None:
         """Leave the machine as it was found (the embedded one: shut down); None if it is. Never raises a LabError."""
         ...

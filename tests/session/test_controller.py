@@ -313,3 +313,21 @@ def test_progress_alone_does_not_make_the_search_decide_anew(tmp_path: Path, mon
     assert len(lab.runs) > 10
     # Twice for each durable event at most: once to give orders, once to see that there are no more.
     assert len(decided) <= 2 * len(events_of(tmp_path))
+
+
+class RestingMachine(FakeMachine):
+    """Counts how often it was told that a boot is over; a run after that would be of nothing (`FakeMachine.run`)."""
+
+    rested = 0
+
+    def rest(self) -> None:
+        super().rest()
+        self.rested += 1
+
+
+def test_a_machine_rests_after_each_look(tmp_path: Path) -> None:
+    lab = FakeLab(linear_range(16), first_bad=7)
+    machine = RestingMachine(lab)
+    state = controller(tmp_path, lab, machine).run()
+    assert answer_of(state) == (AnswerKind.COMMIT, (commit_id(7),))
+    assert machine.rested == len(lab.booted)
