@@ -8,7 +8,7 @@ from story import IDS, Story, assessment, bad_runs, found, good_runs, run_of, ru
 
 from bisector.cli.display import LiveView, PlainLines, Silence, make_observer
 from bisector.model.commit import Commit, CommitRange
-from bisector.model.events import BuildStarted
+from bisector.model.events import BuildStarted, MachineLeft, SessionPaused, SessionResumed
 from bisector.model.progress import Progress
 from bisector.report.words import cells
 
@@ -90,6 +90,27 @@ def test_the_picture_tells_range_suspects_workers_samples_time_and_reason():
         "why: 4e6af67e9caf splits the belief 71/29 and its kernel is ready: 0.82 bit for 96 s",
     ):
         assert part in text
+
+
+@pytest.mark.parametrize("width", [100, 60])
+def test_the_picture_names_a_machine_that_was_not_given_back_and_what_to_type(width):
+    mend = "Reset it by hand. Then: bisector lab release lab-01 --force"
+    story = running().tell(MachineLeft(machine="lab-01", reason="it does not answer", resolution=mend))
+    text = picture(watched(story), width, 40)
+    assert f"lab-01 was not given back: it does not answer; {mend}" in " ".join(text.split())
+    assert all(cells(line) <= width for line in text.splitlines())
+    story.tell(SessionPaused(reason="lab trouble", resolution="")).tell(SessionResumed(program="p"))
+    assert "was not given back" not in picture(watched(story), width, 40)
+
+
+def test_plain_lines_tell_of_a_machine_that_was_not_given_back():
+    story = running().tell(MachineLeft(machine="lab-01", reason="it does not answer", resolution="Reset it by hand"))
+    console = pipe()
+    with PlainLines(console, current_of(story)) as lines:
+        entry = story.entries[-1]
+        lines.happened(entry.seq, entry.at, entry.event)
+    told = " ".join(console.file.getvalue().split())
+    assert told.endswith("lab-01 was not given back: it does not answer; Reset it by hand")
 
 
 def test_progress_stays_while_a_worker_does_the_same_and_goes_with_it():
