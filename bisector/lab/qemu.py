@@ -262,7 +262,8 @@ class EmbeddedMachine:
         config = self._config
         argv = [str(QEMU.path()), "-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]
         argv += ["-machine", f"q35,accel={self._accelerator}", "-cpu", "max"]
-        argv += ["-smp", str(config.cpus), "-m", str(config.memory_mib)]
+        # Sockets: a kernel without ACPI reads the firmware's MP table, which names one CPU of each.
+        argv += ["-smp", f"{config.cpus},sockets={config.cpus}", "-m", str(config.memory_mib)]
         # QEMU doubles a comma that is part of a value.
         argv += ["-chardev", f"file,id=console,path={str(console.absolute()).replace(',', ',,')}"]
         argv += ["-serial", "chardev:console"]
