@@ -225,7 +225,9 @@ def _booted(machine: EmbeddedPart, image: KernelImage, on_progress: OnProgress) 
 
 
 def compare(home: Home, base: Path, new: Path, *, as_json: bool) -> tuple[str, bool]:
-    """Two saved results, metric by metric, and whether any differ. Raises UsageError if they share none.
+    """Two saved results, metric by metric, and whether any differ.
+
+    Raises UsageError if they share none, or were measured with different counters.
 
     They are outputs of the suite, or of `bench run --command --json`.
     """
@@ -233,6 +235,7 @@ def compare(home: Home, base: Path, new: Path, *, as_json: bool) -> tuple[str, b
         return compare_imported(base, new, JSON_LINES, as_json=as_json)
     tests = known_tests(build_suite(home.suite))
     sides = [read_saved(path, tests) for path in (base, new)]
+    _check_counters_of(sides, (base, new))
     names = [list(dict.fromkeys(sample.test for run in side for sample in run.samples)) for side in sides]
     shared = [name for name in names[0] if name in names[1]]
     if not shared:
@@ -259,6 +262,18 @@ def compare_imported(
         left = f"Not compared, for want of a unit or a direction ({HOW}): {', '.join(unknown)}"
         text += "\n" + "\n".join(wrap(left, indent="    ", first=""))
     return text, _differ(rows)
+
+
+def _check_counters_of(sides: Sequence[Sequence[SavedRun]], paths: tuple[Path, Path]) -> None:
+    # Counting takes time: three software counters made a fork 12 % dearer (6.18, 12 pairs).
+    asked = [{name for run in side for sample in run.samples for name in sample.asked_counters} for side in sides]
+    if asked[0] != asked[1]:
+        told = [f"{path}: {', '.join(sorted(names)) or 'none'}" for path, names in zip(paths, asked, strict=True)]
+        raise UsageError(
+            f"{paths[0]} and {paths[1]} were measured with different counters",
+            details="\n".join([*told, "Counting takes time itself: a difference would be the counters'."]),
+            resolution="Measure both with the same --counters.",
+        )
 
 
 def _differ(rows: Sequence[Compared]) -> bool:

@@ -58,6 +58,11 @@ class Sample:
         if not (math.isfinite(self.value) and self.value > 0):
             raise ValueError(f"{self.test}: a sample must be finite and > 0, got {self.value!r}")
 
+    @property
+    def asked_counters(self) -> tuple[str, ...]:
+        """The counters that were asked for, whether they gave a number or not."""
+        return (*(found.name for found in self.counters), *(lost.name for lost in self.missing_counters))
+
     def per_op(self, counter: str) -> float | None:
         """What a counter counted for one operation; None if it is missing, or was not asked for."""
         return next((found.value / self.ops for found in self.counters if found.name == counter), None)

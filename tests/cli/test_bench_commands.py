@@ -160,6 +160,14 @@ def test_a_result_that_was_cut_off_is_refused_with_the_line(say: Say, saved: Pat
     assert f"cut:{len(lines)}: incomplete: the end line is missing" in err
 
 
+def test_results_with_different_counters_are_not_compared(say: Say, saved: Path, tmp_path: Path) -> None:
+    counted = tmp_path / "counted.jsonl"
+    counted.write_text(say("run", "page_test", *QUICK, "--counters", "page-faults", "--json")[1])
+    code, out, err = say("compare", str(saved), str(counted))
+    assert (code, out, "different counters" in err, f"{counted}: page-faults" in err) == (2, "", True, True)
+    assert say("compare", str(counted), str(counted))[0] == 0
+
+
 def test_one_run_and_no_test_in_common_cannot_be_compared(say: Say, saved: Path, tmp_path: Path) -> None:
     one = tmp_path / "one.jsonl"
     one.write_text(say("run", "page_test", "--runs", "1", "--sample-ms", "5", "--json")[1])
