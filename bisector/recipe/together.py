@@ -52,14 +52,14 @@ def _lacking(recipe: Recipe, wanted: str) -> str:
 def _lacking_here(machine: EmbeddedMachine, wanted: int | str) -> str:
     """Of a machine whose whole command line we write, and whose CPUs we count."""
     if isinstance(wanted, int):
-        more = f"{machine.name} has {machine.cpus} (from CPU 0 on): give it more, cpus: {wanted + 1}"
+        more = f"{machine.name} has {machine.cpus} (from CPU 0 on): give it more, cpus: {wanted + 1}, clock: wall"
         return more if wanted >= machine.cpus else ""
     if wanted not in _WORDS:
         return ""
     lists = list(_lists(machine.cmdline, wanted))
     if not lists:
         word = f"{_WORDS[wanted]}1"
-        return f"the kernels of {machine.name} are not told which: give it cmdline: {word}, and cpus: 2 or more"
+        return f"the kernels of {machine.name} are not told which: give it cmdline: {word}, cpus: 2, clock: wall"
     try:
         kept = {cpu for listed in lists for cpu in parse_cpus(listed)}
     except ValueError:

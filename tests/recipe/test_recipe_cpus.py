@@ -56,13 +56,25 @@ def test_anything_else_is_refused_with_what_it_may_be(written: str) -> None:
 @pytest.mark.parametrize(
     ("cpu", "more", "says"),
     [
-        ("isolated", "", "isolated, but the kernels of embedded are not told which: give it cmdline: isolcpus=1, and "),
+        ("isolated", "", "isolated, but the kernels of embedded are not told which: give it cmdline: isolcpus=1, cpus"),
         ("nohz_full", "", "the kernels of embedded are not told which: give it cmdline: nohz_full=1"),
-        ("nohz_full", "    cmdline: isolcpus=1\n    cpus: 2\n", "the kernels of embedded are not told which"),
-        ("isolated", "    cmdline: nohz_full=1\n    cpus: 2\n", "the kernels of embedded are not told which"),
-        ("isolated", "    cmdline: isolcpus=nohz,1\n    cpus: 2\n", "the kernels of embedded are not told which"),
+        (
+            "nohz_full",
+            "    cmdline: isolcpus=1\n    cpus: 2\n    clock: wall\n",
+            "the kernels of embedded are not told which",
+        ),
+        (
+            "isolated",
+            "    cmdline: nohz_full=1\n    cpus: 2\n    clock: wall\n",
+            "the kernels of embedded are not told which",
+        ),
+        (
+            "isolated",
+            "    cmdline: isolcpus=nohz,1\n    cpus: 2\n    clock: wall\n",
+            "the kernels of embedded are not told which",
+        ),
         ("isolated", "    cmdline: isolcpus=1\n", "embedded has 1 (from CPU 0 on) and none of those in its cmdline"),
-        ("1", "", "1, but embedded has 1 (from CPU 0 on): give it more, cpus: 2"),
+        ("1", "", "1, but embedded has 1 (from CPU 0 on): give it more, cpus: 2, clock: wall"),
     ],
 )
 def test_a_cpu_that_an_embedded_machine_cannot_have_is_refused(cpu: str, more: str, says: str) -> None:
@@ -74,20 +86,25 @@ def test_a_cpu_that_an_embedded_machine_cannot_have_is_refused(cpu: str, more: s
 @pytest.mark.parametrize(
     ("cpu", "more"),
     [
-        ("isolated", "    cmdline: quiet isolcpus=1\n    cpus: 2\n"),
-        ("isolated", "    cmdline: isolcpus=managed_irq,domain,1-3\n    cpus: 2\n"),
-        ("isolated", "    cmdline: isolcpus=1-N\n    cpus: 2\n"),
-        ("nohz_full", "    cmdline: nohz_full=0-1\n    cpus: 2\n"),
-        ("nohz_full", "    cmdline: isolcpus=nohz,1\n    cpus: 2\n"),
-        ("1", "    cpus: 2\n"),
+        ("isolated", "    cmdline: quiet isolcpus=1\n    cpus: 2\n    clock: wall\n"),
+        ("isolated", "    cmdline: isolcpus=managed_irq,domain,1-3\n    cpus: 2\n    clock: wall\n"),
+        ("isolated", "    cmdline: isolcpus=1-N\n    cpus: 2\n    clock: wall\n"),
+        ("nohz_full", "    cmdline: nohz_full=0-1\n    cpus: 2\n    clock: wall\n"),
+        ("nohz_full", "    cmdline: isolcpus=nohz,1\n    cpus: 2\n    clock: wall\n"),
+        ("1", "    cpus: 2\n    clock: wall\n"),
     ],
 )
 def test_a_cpu_that_the_command_line_may_offer_is_left_to_the_boot(cpu: str, more: str) -> None:
     assert str(load_recipe(HEAD.format(cpu=cpu) + more).recipe.benchmark.cpu) == cpu
 
 
+def test_several_cpus_need_the_wall_clock() -> None:
+    says = "machines.0: cpus: more than one needs clock: wall; a guest whose clock counts instructions hangs"
+    assert refusal(HEAD.format(cpu="0") + "    cpus: 2\n") == f"<recipe>:8:5: {says}"
+
+
 def test_kernels_that_must_not_keep_cpus_apart_cannot_offer_a_role() -> None:
-    more = "    cmdline: isolcpus=1\n    cpus: 2\nkernel:\n  required: [CONFIG_SMP=n]\n"
+    more = "    cmdline: isolcpus=1\n    cpus: 2\n    clock: wall\nkernel:\n  required: [CONFIG_SMP=n]\n"
     says = "isolated, but kernels with CONFIG_SMP=n (kernel.required) keep no CPU apart"
     assert refusal(HEAD.format(cpu="isolated") + more) == f"<recipe>:6:8: benchmark.cpu: {says}"
 

@@ -329,7 +329,6 @@ machines = st.builds(
     name=words,
     clock=st.sampled_from(["wall", "instructions"]),
     icount_shift=st.integers(0, 10),
-    cpus=st.integers(1, 64),
     cmdline=st.text(st.characters(codec="ascii", exclude_categories=["Cc"])),
     boot_timeout_s=positive,
     build_beside_runs=st.none() | st.booleans(),
