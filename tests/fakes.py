@@ -3,8 +3,9 @@
 import hashlib
 import random
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from bisector.model.commit import Commit, CommitRange
 from bisector.model.errors import BuilderError, KernelError, MachineError
@@ -77,6 +78,24 @@ def session_started(
     )
 
 
+def kernel_image(commit: str, **other: Any) -> KernelImage:
+    """The image of a commit that nobody built; `other` fields as wanted."""
+    image = KernelImage(
+        commit=commit,
+        key=commit,
+        release=f"6.1.0-bisector-{commit[:12]}",
+        build_id=commit,
+        signature=commit,
+        path="/nowhere/bzImage",
+        compiler="gcc 12",
+        config_digest="c",
+        config_changes=(),
+        duration_s=20.0,
+        from_cache=False,
+    )
+    return replace(image, **other)
+
+
 @dataclass
 class FakeLab:
     """What is true of the commits, and a count of everything that was really done."""
@@ -130,19 +149,7 @@ class FakeBuilder:
         if index in self.lab.unbuildable:
             raise KernelError("mm/memory.c:1:1: error: expected ';'", outcome=Outcome.BUILD_FAILED)
         self.lab.built.append(index)
-        self.cache[commit] = KernelImage(
-            commit=commit,
-            key=commit,
-            release=f"6.1.0-bisector-{commit[:12]}",
-            build_id=commit,
-            signature=commit,
-            path="/nowhere/bzImage",
-            compiler="gcc 12",
-            config_digest="c",
-            config_changes=(),
-            duration_s=20.0,
-            from_cache=False,
-        )
+        self.cache[commit] = kernel_image(commit)
         return self.cache[commit]
 
     def find(self, commit: str) -> KernelImage | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from fakes import FACTS
+from fakes import FACTS, kernel_image
 
 from bisector.model.answer import Answer
 from bisector.model.commit import Commit, CommitRange
@@ -86,16 +86,11 @@ def recipe(**search: object) -> Recipe:
 
 
 def image(commit: int, *, from_cache: bool = False, signature: str = "") -> KernelImage:
-    return KernelImage(
-        commit=IDS[commit],
-        key=IDS[commit],
+    return kernel_image(
+        IDS[commit],
         release=f"2.6.37-bisector-{IDS[commit][:12]}",
-        build_id=IDS[commit],
         signature=signature or IDS[commit],
-        path="/nowhere/bzImage",
         compiler="gcc 12.2.0",
-        config_digest="c",
-        config_changes=(),
         duration_s=40.0,
         from_cache=from_cache,
     )

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lab.diskbed import default_among, others_than_default
 from lab.fakebox import USABLE, WHY_NOT, FakeBox, running_box
 from lab.machines import QUICK, SSHD, Sshd
 
 from bisector.lab.ssh import Shell
+from bisector.model.kernel import KernelImage
 
 
 @pytest.fixture
@@ -62,3 +64,15 @@ def box(tmp_path: Path) -> Iterator[FakeBox]:
         pytest.skip(WHY_NOT)
     with running_box(tmp_path / "box") as box:
         yield box
+
+
+@pytest.fixture(scope="module")
+def default(kernels: dict[str, KernelImage]) -> KernelImage:
+    """The own kernel of a machine with a disk, among the `kernels` that a module has."""
+    return default_among(kernels)
+
+
+@pytest.fixture(scope="module")
+def images(kernels: dict[str, KernelImage]) -> list[KernelImage]:
+    """Those that are booted there."""
+    return others_than_default(kernels)

@@ -15,6 +15,7 @@ from pathlib import Path
 import real
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from fakes import kernel_image
 
 from bisector.lab.ssh import Limits, Target
 from bisector.model.kernel import KernelImage
@@ -175,19 +176,7 @@ def wait_until(condition: Callable[[], object], *, limit_s: float = 10.0) -> Non
 
 
 def image_at(path: Path) -> KernelImage:
-    return KernelImage(
-        commit="c0ffee" * 6 + "c0ff",
-        key="key",
-        release="6.1.0-bisector-c0ffeec0ffee",
-        build_id="00" * 20,
-        signature="signature",
-        path=str(path),
-        compiler="gcc",
-        config_digest="digest",
-        config_changes=(),
-        duration_s=1.0,
-        from_cache=False,
-    )
+    return kernel_image("c0ffee" * 6 + "c0ff", build_id="00" * 20, path=str(path))
 
 
 RESET = bytes.fromhex("b0fee664")  # mov al, 0xfe; out 0x64, al: the keyboard controller's reset line

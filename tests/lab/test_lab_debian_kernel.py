@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from lab.controllers import proven_in
 from lab.debiandisk import debian_kernel, missing, tools
-from lab.diskbed import default_among, switched_on
+from lab.diskbed import switched_on
 from lab.diskbox import PATIENT, DiskBox
 from lab.grubdisk import UNTOUCHED, environment, make_grub_box
 from lab.grubdisk import missing as missing_for_grub
@@ -31,8 +31,8 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def default() -> KernelImage:
-    return default_among(disk_kernels())
+def kernels() -> dict[str, KernelImage]:
+    return disk_kernels()
 
 
 @contextmanager

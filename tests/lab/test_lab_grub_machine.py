@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from lab.controllers import Make, boot, controllers
-from lab.diskbed import altered, check_hang, check_panic, default_among, others_than_default, switched_on
+from lab.diskbed import altered, check_hang, check_panic, switched_on
 from lab.diskbox import PATIENT, DiskBox
 from lab.grubdisk import UNTOUCHED, environment, make_grub_box, missing
 from lab.machines import disk_kernels, wait_until
@@ -33,16 +33,6 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def kernels() -> dict[str, KernelImage]:
     return disk_kernels()
-
-
-@pytest.fixture(scope="module")
-def default(kernels: dict[str, KernelImage]) -> KernelImage:
-    return default_among(kernels)
-
-
-@pytest.fixture(scope="module")
-def images(kernels: dict[str, KernelImage]) -> list[KernelImage]:
-    return others_than_default(kernels)
 
 
 @pytest.fixture(scope="module")

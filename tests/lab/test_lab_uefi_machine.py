@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from lab.controllers import Make, boot, controllers
-from lab.diskbed import altered, check_hang, check_panic, default_among, others_than_default, switched_on
+from lab.diskbed import altered, check_hang, check_panic, switched_on
 from lab.diskbox import PATIENT, DiskBox
 from lab.machines import wait_until
 from lab.uefibox import DEFAULT, make_uefi_box, missing, own_files, variable
@@ -28,16 +28,6 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def kernels() -> dict[str, KernelImage]:
     return uefi_kernels()
-
-
-@pytest.fixture(scope="module")
-def default(kernels: dict[str, KernelImage]) -> KernelImage:
-    return default_among(kernels)
-
-
-@pytest.fixture(scope="module")
-def images(kernels: dict[str, KernelImage]) -> list[KernelImage]:
-    return others_than_default(kernels)
 
 
 @pytest.fixture(scope="module")

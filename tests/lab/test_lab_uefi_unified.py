@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab.diskbed import default_among, others_than_default, switched_on
+from lab.diskbed import switched_on
 from lab.diskbox import PATIENT, DiskBox
 from lab.uefibox import UNIFIED, make_uefi_box, missing, variable
 from lab.uefikernels import uefi_kernels
@@ -21,14 +21,9 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def kernels() -> dict[str, KernelImage]:
     return uefi_kernels()
-
-
-@pytest.fixture
-def default(kernels: dict[str, KernelImage]) -> KernelImage:
-    return default_among(kernels)
 
 
 @pytest.fixture
@@ -38,9 +33,9 @@ def box(default: KernelImage, tmp_path: Path) -> Iterator[DiskBox]:
 
 
 def test_a_unified_default_on_an_extended_boot_partition_is_proven_left_alone_and_returned_to(
-    box: DiskBox, kernels: dict[str, KernelImage], default: KernelImage, tmp_path: Path
+    box: DiskBox, images: list[KernelImage], default: KernelImage, tmp_path: Path
 ) -> None:
-    image = others_than_default(kernels)[0]
+    image = images[0]
     assert variable(box, "LoaderEntrySelected") == UNIFIED
     survey = Survey(box.config(), limits=PATIENT)
     try:

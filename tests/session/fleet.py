@@ -7,6 +7,7 @@ from fakes import (
     FakeLab,
     FakeMachine,
     commit_id,
+    kernel_image,
     linear_range,
     recipe_for,
     sample,
@@ -25,7 +26,6 @@ from bisector.model.events import (
     RunFinished,
     RunStarted,
 )
-from bisector.model.kernel import KernelImage
 from bisector.model.machine import BootRecord
 from bisector.model.outcome import Purpose
 from bisector.model.sample import RunRecord
@@ -79,19 +79,7 @@ class Told:
 
     def build(self, *commits: int) -> None:
         for commit in commits:
-            image = KernelImage(
-                commit=commit_id(commit),
-                key=commit_id(commit),
-                release="r",
-                build_id=commit_id(commit),
-                signature=commit_id(commit),
-                path="p",
-                compiler="gcc",
-                config_digest="c",
-                config_changes=(),
-                duration_s=20.0,
-                from_cache=False,
-            )
+            image = kernel_image(commit_id(commit))
             self.tell(BuildStarted(commit=commit_id(commit), ahead=True, reason="needed next"))
             self.tell(KernelBuilt(commit=commit_id(commit), image=image), 20.0)
 

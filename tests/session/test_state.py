@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from fakes import FACTS, commit_id, linear_range, sample, session_started
+from fakes import FACTS, commit_id, kernel_image, linear_range, sample, session_started
 
 from bisector.model.events import (
     Booted,
@@ -38,19 +38,7 @@ def folded(events: Sequence[Event], times: Sequence[float] | None = None) -> Ses
 
 
 def image(index: int) -> KernelImage:
-    return KernelImage(
-        commit=commit_id(index),
-        key="k",
-        release="r",
-        build_id="b",
-        signature=f"s{index}",
-        path="p",
-        compiler="gcc",
-        config_digest="c",
-        config_changes=(),
-        duration_s=1.0,
-        from_cache=False,
-    )
+    return kernel_image(commit_id(index), signature=f"s{index}", duration_s=1.0)
 
 
 def boot_started(index: int, boot: int = 1, runs: int = 3) -> BootStarted:
