@@ -8,11 +8,11 @@ from lab.diskbed import switched_on
 from lab.diskbox import DiskBox
 from lab.diskhunt import hunt, own_kernel
 from lab.uefibox import make_uefi_box, missing, own_files, variable
-from lab.uefikernels import FRAGMENTS, uefi_kernels
+from lab.uefikernels import FRAGMENTS, builder_folder, uefi_kernels
 
 pytestmark = [
     pytest.mark.kernel,
-    pytest.mark.timeout(3600),
+    pytest.mark.timeout(1800),
     pytest.mark.xdist_group("uefi"),
     pytest.mark.skipif(bool(missing()), reason=f"needs {', '.join(missing())}"),
 ]
@@ -28,6 +28,6 @@ def test_a_hunt_on_a_systemd_boot_machine_names_the_planted_commit_and_leaves_th
     box: DiskBox, tmp_path: Path
 ) -> None:
     before = own_files(box)
-    hunt(tmp_path, box, "uefi-hunt", good="demo-good", fragments=FRAGMENTS)
+    hunt(tmp_path, box, "uefi-hunt", good="demo-good", fragments=FRAGMENTS, builder=builder_folder())
     assert own_files(box) == before
     assert (variable(box, "LoaderEntryOneShot"), variable(box, "LoaderEntryDefault")) == ("", "")

@@ -71,16 +71,21 @@ def begin(
     bad: str,
     fragments: Sequence[str],
     unbuilt: Sequence[str] = (),
+    builder: Path | None = None,
 ) -> Home:
     """The home of a session that only has to be resumed.
 
     Kernels come from the demonstration's cache or are built into it. The commits in `unbuilt` count as not building.
+    In a folder `builder` kernels of the same fragments were built; the session's builder goes on there.
     """
     home = Home(folder / "home")
     home.folder.mkdir()
     (home.folder / "kernels").symlink_to(real.demo_home() / "kernels")
     recipe = write_recipe(folder, machines, name, good, bad, fragments)
     home.create(prepare(home, recipe, ()).started())
+    if builder is not None:
+        # make resolves links: what it made there it finds unchanged.
+        (home.session_folder(name) / "build").symlink_to(builder)
     with home.drive(name) as journal:
         for commit in unbuilt:
             why = "the demonstration has no kernel of it"
@@ -123,14 +128,30 @@ def hunt_without_builds(folder: Path, box: DiskBox, name: str) -> None:
 
 
 def hunt(
-    folder: Path, box: DiskBox, name: str, *, good: str, fragments: Sequence[str], unbuilt: Sequence[str] = ()
+    folder: Path,
+    box: DiskBox,
+    name: str,
+    *,
+    good: str,
+    fragments: Sequence[str],
+    unbuilt: Sequence[str] = (),
+    builder: Path | None = None,
 ) -> None:
     """Hunt by the real command, and hold the answer and the machine's boots to what was planted. See `begin`."""
     default, told = box.boots[-1], real.planted()
-    home = begin(folder, [box.config()], name, good=good, bad=told["bad"], fragments=fragments, unbuilt=unbuilt)
+    home = begin(
+        folder,
+        [box.config()],
+        name,
+        good=good,
+        bad=told["bad"],
+        fragments=fragments,
+        unbuilt=unbuilt,
+        builder=builder,
+    )
     with resumed(home, name) as controller:
         try:
-            said, _ = controller.communicate(timeout=3400)
+            said, _ = controller.communicate(timeout=1700)
         finally:
             controller.kill()
     print(said)

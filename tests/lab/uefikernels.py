@@ -3,22 +3,24 @@
 import fcntl
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import real
 from lab.machines import disk_kernels
 
-from bisector.history.repository import Repository
-from bisector.history.worktree import WorkTree
-from bisector.kernel.builder import KernelBuilder
-from bisector.kernel.store import ImageCache
+from bisector.cli.wiring import kernel_builder
 from bisector.model.kernel import KernelImage
 from bisector.recipe.load import load_recipe
+from bisector.session.home import Home
 
 DEMO = Path(__file__).parents[2] / "recipes" / "demo" / "demo.yaml"
 FRAGMENTS = ("demo.config", "uefi.config")
-CACHE_BYTES = 4 << 30
+
+
+def builder_folder() -> Path:
+    """Where they are built. A hunt with the same fragments goes on there, and has nothing to build from nothing."""
+    return real.demo_home() / "uefi"
 
 
 def uefi_kernels() -> dict[str, KernelImage]:
@@ -31,7 +33,7 @@ def uefi_kernels() -> dict[str, KernelImage]:
     listed = subprocess.run([*log, told["good"]], capture_output=True, text=True, check=True).stdout.split()
     wanted = [told["good"], *listed[:3]]
     assert not {*told["panicking"], *told["unbuildable"]} & set(wanted)
-    folder = real.demo_home() / "uefi"
+    folder = builder_folder()
     folder.mkdir(exist_ok=True)
     with _alone(folder / "lock"):
         _build(wanted, folder)
@@ -46,16 +48,11 @@ def _alone(lock: Path) -> Iterator[None]:
 
 
 def _build(commits: list[str], folder: Path) -> None:
-    part = load_recipe(DEMO).recipe.kernel.model_copy(
-        update={"fragments": tuple(str(DEMO.parent / name) for name in FRAGMENTS)}
-    )
-    repository = Repository.open(real.demo_history())
-    cache = ImageCache(real.demo_home() / "kernels", CACHE_BYTES)
-    with WorkTree(repository, folder / "tree") as source:
-        builder = KernelBuilder(part, DEMO.parent, source=source, good=commits[0], folder=folder, cache=cache)
-        try:
-            for commit in commits:
-                builder.build(commit, log=folder / f"{commit}.log", on_progress=lambda _: None)
-        finally:
-            builder.close()
-            cache.close()
+    recipe = load_recipe(DEMO).recipe
+    fragments = tuple(str(DEMO.parent / name) for name in FRAGMENTS)
+    recipe = recipe.model_copy(update={"kernel": recipe.kernel.model_copy(update={"fragments": fragments})})
+    home, history = Home(real.demo_home()), str(real.demo_history())
+    builder, tree = kernel_builder(home, folder, history, recipe, good=commits[0])
+    with tree, closing(builder):
+        for commit in commits:
+            builder.build(commit, log=folder / f"{commit}.log", on_progress=lambda _: None)
