@@ -13,6 +13,7 @@ import click
 from pydantic import ValidationError
 
 from bisector.cli.lab import documents
+from bisector.cli.overwritten import Line
 from bisector.lab.attach import find_boot, find_root
 from bisector.lab.hostkey import HostKey, known_to, offered_key
 from bisector.lab.physical import PhysicalMachine
@@ -25,7 +26,7 @@ from bisector.recipe.edit import add_machine, as_read, entry_text, refuse_taken_
 from bisector.recipe.lab import lab_path
 from bisector.recipe.machines import SshMachine
 from bisector.report.as_json import to_json
-from bisector.report.words import clip, duration
+from bisector.report.words import duration
 
 T = TypeVar("T")
 
@@ -254,15 +255,15 @@ class Attach:
             try:
                 if one_shot:
                     started = time.monotonic()
-                    with self._failures("one-shot boot"), _waiting() as on_wait:
-                        proving.prove_one_shot(on_wait)
+                    with self._failures("one-shot boot"), Line() as line:
+                        proving.prove_one_shot(line.show)
                     self._pass(
                         "one-shot boot", f"proven: set, booted, cleared ({duration(time.monotonic() - started)})"
                     )
                 if power:
                     started = time.monotonic()
-                    with self._failures("power"), _waiting() as on_wait:
-                        proving.prove_power(on_wait)
+                    with self._failures("power"), Line() as line:
+                        proving.prove_power(line.show)
                     self._pass("power", f"proven: cut, and booted anew ({duration(time.monotonic() - started)})")
             finally:
                 left = proving.release()
@@ -329,23 +330,6 @@ def _key_file(named: Path | None) -> Path:
         f"There is no key in {folder} to log in with",
         resolution="Name one: --key FILE, or make one: ssh-keygen -t ed25519",
     )
-
-
-@contextlib.contextmanager
-def _waiting() -> Iterator[Callable[[str], None]]:
-    """On a terminal, one line that says what is waited for and is written over."""
-    shown = sys.stderr.isatty()
-
-    def on_wait(text: str) -> None:
-        if shown:
-            sys.stderr.write(f"\r{clip(text, 100)}\033[K")
-            sys.stderr.flush()
-
-    try:
-        yield on_wait
-    finally:
-        if shown:
-            sys.stderr.write("\r\033[K")
 
 
 def ending(attached: Attached, name: str) -> str:
