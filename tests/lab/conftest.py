@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lab.controllers import Make, controllers
 from lab.diskbed import default_among, others_than_default
-from lab.fakebox import USABLE, WHY_NOT, FakeBox, running_box
+from lab.fakebox import USABLE, WHY_NOT, FakeBox, fake_kernel, running_box
 from lab.machines import QUICK, SSHD, Sshd
 
 from bisector.lab.ssh import Shell
@@ -76,3 +77,14 @@ def default(kernels: dict[str, KernelImage]) -> KernelImage:
 def images(kernels: dict[str, KernelImage]) -> list[KernelImage]:
     """Those that are booted there."""
     return others_than_default(kernels)
+
+
+@pytest.fixture
+def make(box: FakeBox, tmp_path: Path) -> Iterator[Make]:
+    with controllers(box, tmp_path) as make:
+        yield make
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> KernelImage:
+    return fake_kernel(tmp_path, 1)
