@@ -22,7 +22,7 @@ Here are those that take a whole hunt on a fake box; where the others stand (`py
                                          cli/test_commands
 15 configuration or compiler drift       kernel/test_kernel_builder; told in the report: report/test_drift
 
-Spares: another user logged in, machine leased, host key changed, sudo lost: test_lab_physical (test_spare_...); clock
+Spares: another user logged in, machine leased, host key changed, sudo lost: test_lab_physical_others; clock
 jump, branch force-pushed: here; culprit a merge, and one with its parent's binary: search/test_search_demo, _engine;
 good no ancestor of bad: cli/test_commands, history/test_repository; git at work in the user's checkout:
 history/test_worktree.
