@@ -227,14 +227,26 @@ def ride_out(seed: int, folder: Path, *, share: float = 0.1, life_limit_s: float
             state = _live(hunt, verdict, life_limit_s)
         _judge(hunt, state, dead, verdict)
         _judge_end(hunt, state, verdict)
-        if box.release != DEFAULT_RELEASE or box.environment.get("next_entry") or box.leased:
-            verdict.wrong.append(f"the machine was left with {box.release}, {box.environment}, leased: {box.leased}")
+        _judge_machine(box, state, verdict)
         verdict.struck, verdict.boots = storm.struck, len(box.boots)
         if PANIC in box.console.read_text():
             verdict.ended += ", a panic was seen"
     verdict.duration_s = time.monotonic() - started
     shutil.rmtree(folder)
     return verdict
+
+
+def _judge_machine(box: FakeBox, state: SessionState, verdict: Verdict) -> None:
+    """It is given back, or people are told that it is not: it may be somebody else's by then."""
+    if box.release == DEFAULT_RELEASE and not box.environment.get("next_entry") and not box.leased:
+        return
+    left = f"the machine was left with {box.release}, {box.environment}, leased: {box.leased}"
+    if not state.not_given_back:
+        verdict.wrong.append(f"{left}, and nobody was told")
+    else:
+        verdict.ended += "".join(
+            f", not given back and said so ({told.reason})" for told in state.not_given_back.values()
+        )
 
 
 def _live(hunt: BoxHunt, verdict: Verdict, limit_s: float) -> SessionState:
