@@ -19,8 +19,8 @@ from bisector.recipe.schema import BenchmarkPart
 def lines(suite: Path) -> list[dict[str, Any]]:
     """A real run of one series."""
     with LocalMachine() as machine:
-        machine.put(suite, "suite", mode=0o755)
-        argv = ["suite", "run", "patch_series", "--ops", "99", "--param", "seed=3"]
+        machine.put(suite, "/tmp/bisector-suite", mode=0o755)
+        argv = ["/tmp/bisector-suite", "run", "patch_series", "--ops", "99", "--param", "seed=3"]
         job = machine.jobs.run(argv, timeout_s=60, on_poll=lambda: None)
     assert job.exit_code == 0, job.stderr
     return [json.loads(line) for line in job.stdout.splitlines()]
