@@ -55,15 +55,15 @@ if [ "${1:-}" = kernel ]; then
     fi
     PATH="$PATH:$unpacked/usr/bin:$unpacked/sbin:$unpacked/usr/sbin"
     export PATH
-    # Each guest needs one core. Tests that share a machine or its kernels stay together (their xdist_group).
-    gate 17 "tests on real kernels" "$bin/pytest" -m kernel -n "$workers" --dist loadgroup --timeout 1800 -v --durations=25
+    # Each guest needs one core. Tests that share a machine or its kernels stay together (tests/conftest.py).
+    gate 17 "tests on real kernels" "$bin/pytest" -m kernel -n "$workers" --dist loadfile --no-loadscope-reorder --timeout 1800 -v --durations=25
     exit 0
 fi
-# Most of these tests wait (for sshd, for a guest, for time limits): two for each core keep it busy.
 gate 11 "format" "$bin/ruff" format --check .
 gate 12 "lint" "$bin/ruff" check .
 gate 13 "imports" "$bin/lint-imports"
 gate 14 "types" "$bin/mypy"
+# Most of these tests wait (for sshd, for a guest, for time limits): two for each core keep it busy.
 # The search alone is held to every branch: nothing else can show what it would do in a lab that nobody has seen.
 gate 15 "fast tests, every branch of the search" "$bin/pytest" -m "not kernel" -n $((2 * workers)) -q \
     --cov=bisector/search --cov-branch --cov-fail-under=100 --cov-report=term-missing:skip-covered

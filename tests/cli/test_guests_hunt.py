@@ -27,7 +27,6 @@ NAME = "guests-hunt"
 pytestmark = [
     pytest.mark.kernel,
     pytest.mark.timeout(1200),
-    pytest.mark.xdist_group("netguests"),
     pytest.mark.skipif(bool(missing()), reason=f"needs {', '.join(missing())}"),
     pytest.mark.skipif(shutil.which("ip") is None or not can_be_had(), reason="needs ip (iproute2) and namespaces"),
 ]

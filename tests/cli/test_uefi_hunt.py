@@ -13,7 +13,6 @@ from lab.uefikernels import FRAGMENTS, builder_folder, uefi_kernels
 pytestmark = [
     pytest.mark.kernel,
     pytest.mark.timeout(1800),
-    pytest.mark.xdist_group("uefi"),
     pytest.mark.skipif(bool(missing()), reason=f"needs {', '.join(missing())}"),
 ]
 

@@ -25,7 +25,6 @@ from bisector.model.outcome import Outcome
 pytestmark = [
     pytest.mark.kernel,
     pytest.mark.timeout(600),
-    pytest.mark.xdist_group("grub"),
     pytest.mark.skipif(bool(missing()), reason=f"needs {', '.join(missing())}"),
 ]
 

@@ -20,7 +20,6 @@ from bisector.model.kernel import KernelImage
 pytestmark = [
     pytest.mark.kernel,
     pytest.mark.timeout(1800),  # the first may have to build kernels
-    pytest.mark.xdist_group("uefi"),
     pytest.mark.skipif(bool(missing()), reason=f"needs {', '.join(missing())}"),
 ]
 

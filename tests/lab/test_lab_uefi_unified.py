@@ -16,7 +16,6 @@ from bisector.model.kernel import KernelImage
 pytestmark = [
     pytest.mark.kernel,
     pytest.mark.timeout(1800),  # it may have to build kernels
-    pytest.mark.xdist_group("uefi"),
     pytest.mark.skipif(bool(missing()), reason=f"needs {', '.join(missing())}"),
 ]
 
