@@ -8,6 +8,7 @@ run to run too. Never an assertion: the computer may be as busy as it likes.
 import argparse
 import sys
 import tempfile
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ Values = dict[str, list[float]]
 
 
 def measured(tests: list[str], program: Path, *, pairs: int, sample_ms: int, cpu: int) -> list[dict[str, Values]]:
-    """For each pair the values of A and of B, by test."""
+    """For each pair the values of A and of B, by test and phase."""
     part = BenchmarkPart(test=tests[0], also=tuple(tests[1:]), sample_ms=sample_ms, cpu=cpu)
     suite = SuiteRunner(part, program)
     found = []
@@ -36,7 +37,7 @@ def measured(tests: list[str], program: Path, *, pairs: int, sample_ms: int, cpu
         suite.install(here)
         batches = suite.calibrate(here, log)
         for number in range(pairs):
-            sides: dict[str, Values] = {side: {test: [] for test in tests} for side in "AB"}
+            sides: dict[str, Values] = {side: defaultdict(list) for side in "AB"}
             for side in ORDER:
                 for sample in suite.run(here, batches, log).samples:
                     sides[side][sample.test].append(sample.value)
@@ -66,7 +67,8 @@ def main() -> None:
     print(
         f"{'test':<20} {'run sd':>8}  false alarms of {asked.pairs} at " + ", ".join(f"{level:g}" for level in LEVELS)
     )
-    for test in tests:
+    metrics = list(pairs[0]["A"])
+    for test in metrics:
         p_values = [contrast([sides["A"][test]], [sides["B"][test]], same_boot=True).p_value for sides in pairs]
         seen = {level: sum(p < level for p in p_values) for level in LEVELS}
         for level, count in seen.items():
@@ -74,7 +76,7 @@ def main() -> None:
         print(
             f"{test:<20} {run_sd_percent(pairs, test):>6.2f} %  " + ", ".join(f"{seen[level]:>3}" for level in LEVELS)
         )
-    total = asked.pairs * len(tests)
+    total = asked.pairs * len(metrics)
     for level, count in alarms.items():
         low, high = stats.binom.interval(0.95, total, level)
         print(f"at {level:g}: {count} of {total}; {level * total:.0f} expected, 95 % chance of {low:.0f} to {high:.0f}")
