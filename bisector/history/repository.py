@@ -80,7 +80,9 @@ class Repository:
         line = ["--first-parent"] if first_parent else []
         records = self._log("--no-walk", good_id) + self._log(*line, "--topo-order", "--reverse", bad_id, f"^{good_id}")
         if first_parent and records[1][1].split()[:1] != [good_id]:
-            raise self._not_on_the_line(good, good_id, bad, records[1][0])
+            within = set(demand(self.path, "rev-list", "--ancestry-path", f"{good_id}..{bad_id}").text.split())
+            first = next(record[0] for record in records[1:] if record[0] in within)
+            raise self._not_on_the_line(good, good_id, bad, first)
         index_of = {record[0]: index for index, record in enumerate(records)}
         commits: list[Commit] = []
         for commit, parents, date, subject in records:

@@ -361,4 +361,6 @@ def test_a_good_commit_that_a_merge_brought_in_is_not_on_the_line(repo: GitRepo)
     last = repo.commit("last", {"f": "9"}, parents=[merge])
     with pytest.raises(RevisionError, match="not on the first-parent line") as caught:
         Repository.open(repo.path).read_range(side, last, first_parent=True)
-    assert f"--good {ids[2][:12]}" in caught.value.resolution or f"--good {merge[:12]}" in caught.value.resolution
+    # Not c2, the oldest of the line that is newer: the good commit is not in it.
+    assert f"contains it: {merge[:12]} (merge)" in caught.value.details
+    assert f"--good {merge[:12]}" in caught.value.resolution
