@@ -51,6 +51,13 @@ class GitRepo:
             ids.append(self.commit(f"{name}{number}", {"f": f"{number}\n"}, parents=ids[-1:]))
         return ids
 
+    def merged(self, *, branches_at: int) -> tuple[list[str], str, str, str]:
+        """c0 to c2 in a row, a side commit on one of them, the merge of both, one more: their ids."""
+        ids = self.line(3)
+        side = self.commit("s0", {"g": "0"}, parents=[ids[branches_at]], ref="side")
+        merge = self.commit("merge", {"g": "0"}, parents=[ids[2], side])
+        return ids, side, merge, self.commit("last", {"f": "9"}, parents=[merge])
+
     def _env(self, more: Mapping[str, str] | None) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         person = {

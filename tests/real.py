@@ -21,6 +21,13 @@ def demo_home() -> Path:
     return Path(named)
 
 
+def home_with_kernels(folder: Path) -> Path:
+    """A home of its own in `folder` that shares the demonstration's kernels, so that a hunt there costs no builds."""
+    folder.mkdir(exist_ok=True)
+    (folder / "kernels").symlink_to(demo_home() / "kernels")
+    return folder
+
+
 def demo_history() -> Path:
     """The demonstration's repository."""
     return demo_home() / "demo" / "linux"

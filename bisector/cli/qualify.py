@@ -91,8 +91,7 @@ def prepare(home: Home, asked: Asked) -> Prepared:
 
         repository = Repository.open(Path(recipe.repo))
         commit = repository.resolve(asked.kernel or recipe.good)
-        fixups = resolve_fixups(repository, recipe.kernel.fixups)
-        recipe = recipe.model_copy(update={"kernel": recipe.kernel.model_copy(update={"fixups": fixups})})
+        recipe = recipe.with_fixups(resolve_fixups(repository, recipe.kernel.fixups))
         subject, date = repository.describe(commit)[14:-1], repository.author_date(commit)
     else:
         raise no_kernel(home, asked)

@@ -77,8 +77,7 @@ def parse_recipe(text: str) -> Recipe:
 
 def with_fixups(loaded: LoadedRecipe, fixups: Sequence[FixupPart]) -> LoadedRecipe:
     """The same recipe with these fix-ups: their revisions were names, and are commit ids now."""
-    kernel = loaded.recipe.kernel.model_copy(update={"fixups": tuple(fixups)})
-    recipe = loaded.recipe.model_copy(update={"kernel": kernel})
+    recipe = loaded.recipe.with_fixups(fixups)
     return replace(loaded, recipe=recipe, text=canonical_text(recipe))
 
 

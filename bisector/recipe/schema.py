@@ -143,6 +143,10 @@ class Recipe(Part):
     search: SearchPart = SearchPart()
     limits: LimitsPart = LimitsPart()
 
+    def with_fixups(self, fixups: Sequence[FixupPart]) -> "Recipe":
+        """The same with these fix-ups."""
+        return self.model_copy(update={"kernel": self.kernel.model_copy(update={"fixups": tuple(fixups)})})
+
     def cpu_on(self, machine: Machine) -> int | Role | None:
         """Where the benchmark runs on a machine of it: as its preparation says, or the benchmark for all."""
         own = machine.prepare.over(self.prepare).cpu if isinstance(machine, SshMachine) else None

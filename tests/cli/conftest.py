@@ -66,3 +66,16 @@ def hunted() -> Callable[..., SessionState]:
 def finished(hunted: Callable[..., SessionState]) -> SessionState:
     """A finished hunt called fake-hunt, in this test's home."""
     return hunted("fake-hunt")
+
+
+@pytest.fixture
+def say(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., tuple[object, str, str]]:
+    """`bisector bench` with these words: exit code, standard output, standard error."""
+
+    def run(*arguments: str) -> tuple[object, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["bench", *arguments])
+        out, err = capfdbinary.readouterr()
+        return ended.value.code, out.decode(), err.decode()
+
+    return run

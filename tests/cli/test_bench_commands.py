@@ -8,22 +8,9 @@ import pytest
 import yaml
 from lab.fakebox import USABLE, WHY_NOT, FakeBox, running_box
 
-from bisector.cli.main import main
-
 QUICK = ("--runs", "3", "--sample-ms", "5")
 
 Say = Callable[..., tuple[object, str, str]]
-
-
-@pytest.fixture
-def say(capfdbinary: pytest.CaptureFixture[bytes]) -> Say:
-    def run(*arguments: str) -> tuple[object, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(["bench", *arguments])
-        out, err = capfdbinary.readouterr()
-        return ended.value.code, out.decode(), err.decode()
-
-    return run
 
 
 @pytest.fixture

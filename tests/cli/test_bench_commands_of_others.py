@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from bisector.cli.main import main
-
 Say = Callable[..., tuple[object, str, str]]
 
 RECIPE = """\
@@ -29,17 +27,6 @@ benchmark:
 machines:
   - kind: embedded
 """
-
-
-@pytest.fixture
-def say(capfdbinary: pytest.CaptureFixture[bytes]) -> Say:
-    def run(*arguments: str) -> tuple[object, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(["bench", *arguments])
-        out, err = capfdbinary.readouterr()
-        return ended.value.code, out.decode(), err.decode()
-
-    return run
 
 
 def hyperfine(path: Path, factor: float) -> str:

@@ -60,9 +60,7 @@ def report(home: Path, session: str) -> dict[str, Any]:
 
 
 def test_a_fixup_lets_a_stretch_that_does_not_compile_be_measured(tmp_path: Path) -> None:
-    stretch, home = Stretch(tmp_path / "linux"), tmp_path / "home"
-    home.mkdir()
-    (home / "kernels").symlink_to(real.demo_home() / "kernels")
+    stretch, home = Stretch(tmp_path / "linux"), real.home_with_kernels(tmp_path / "home")
     ends = ["--repo", str(stretch.repo.path), "--good", stretch.good, "--bad", stretch.bad, "--plain", *SHORT]
     status, _ = bisector(home, "start", str(RECIPE), "--name", "without", *ends)
     assert status == 1

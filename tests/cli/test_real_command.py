@@ -18,9 +18,7 @@ while [ $i -lt 300 ]; do i=$((i+1)); /bin/true; done
 
 
 def test_a_shell_script_is_timed_by_busybox_in_the_guest(tmp_path: Path) -> None:
-    home, script = tmp_path / "home", tmp_path / "forks.sh"
-    home.mkdir()
-    (home / "kernels").symlink_to(real.demo_home() / "kernels")
+    home, script = real.home_with_kernels(tmp_path / "home"), tmp_path / "forks.sh"
     script.write_text(SCRIPT)
     script.chmod(0o755)
     _, facts = real.built_kernels()[0]

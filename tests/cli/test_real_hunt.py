@@ -27,10 +27,7 @@ RECIPE = Path(__file__).parents[2] / "recipes" / "demo" / "demo.yaml"
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     """A home of its own that shares the demonstration's kernels, so that a hunt costs boots and no builds."""
-    folder = tmp_path / "home"
-    folder.mkdir()
-    (folder / "kernels").symlink_to(real.demo_home() / "kernels")
-    return Home(folder)
+    return Home(real.home_with_kernels(tmp_path / "home"))
 
 
 def command(home: Home, *arguments: str) -> "subprocess.Popen[str]":

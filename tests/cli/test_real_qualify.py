@@ -28,8 +28,7 @@ def qualified(home: Path, *arguments: str) -> dict[str, Any]:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    (tmp_path / "kernels").symlink_to(real.demo_home() / "kernels")
-    return tmp_path
+    return real.home_with_kernels(tmp_path)
 
 
 def test_the_embedded_machine_is_quiet_by_its_instruction_clock_and_loud_on_the_wall(home: Path) -> None:

@@ -177,10 +177,7 @@ def _reach(read: CommitRange) -> list[set[int]]:
 
 
 def test_a_hunt_along_first_parents_is_replayed_along_them(repo: GitRepo) -> None:
-    ids = repo.line(3)
-    side = repo.commit("s0", {"g": "0"}, parents=[ids[0]], ref="side")
-    merge = repo.commit("merge", {"g": "0"}, parents=[ids[2], side])
-    last = repo.commit("last", {"f": "9"}, parents=[merge])
+    ids, _, merge, last = repo.merged(branches_at=0)
     read = Repository.open(repo.path).read_range(ids[0], last, first_parent=True)
     at = {commit.id: index for index, commit in enumerate(read.commits)}
     text = write_bisect_log(read, [(at[ids[2]], "good"), (at[merge], "bad")], [at[merge]], first_parent=True)

@@ -344,10 +344,7 @@ def _children() -> str:
 
 
 def test_along_first_parents_a_merge_is_one_step(repo: GitRepo) -> None:
-    ids = repo.line(3)
-    side = repo.commit("s0", {"g": "0"}, parents=[ids[1]], ref="side")
-    merge = repo.commit("merge", {"g": "0"}, parents=[ids[2], side])
-    last = repo.commit("last", {"f": "9"}, parents=[merge])
+    ids, _, merge, last = repo.merged(branches_at=1)
     read = Repository.open(repo.path).read_range(ids[0], last, first_parent=True)
     assert [commit.id for commit in read.commits] == [*ids, merge, last]
     assert read.parents == ((), (0,), (1,), (2,), (3,))
@@ -355,10 +352,7 @@ def test_along_first_parents_a_merge_is_one_step(repo: GitRepo) -> None:
 
 
 def test_a_good_commit_that_a_merge_brought_in_is_not_on_the_line(repo: GitRepo) -> None:
-    ids = repo.line(3)
-    side = repo.commit("s0", {"g": "0"}, parents=[ids[1]], ref="side")
-    merge = repo.commit("merge", {"g": "0"}, parents=[ids[2], side])
-    last = repo.commit("last", {"f": "9"}, parents=[merge])
+    _, side, merge, last = repo.merged(branches_at=1)
     with pytest.raises(RevisionError, match="not on the first-parent line") as caught:
         Repository.open(repo.path).read_range(side, last, first_parent=True)
     # Not c2, the oldest of the line that is newer: the good commit is not in it.

@@ -78,9 +78,7 @@ def begin(
     Kernels come from the demonstration's cache or are built into it. The commits in `unbuilt` count as not building.
     In a folder `builder` kernels of the same fragments were built; the session's builder goes on there.
     """
-    home = Home(folder / "home")
-    home.folder.mkdir()
-    (home.folder / "kernels").symlink_to(real.demo_home() / "kernels")
+    home = Home(real.home_with_kernels(folder / "home"))
     recipe = write_recipe(folder, machines, name, good, bad, fragments)
     home.create(prepare(home, recipe, ()).started())
     if builder is not None:

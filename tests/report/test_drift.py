@@ -1,5 +1,6 @@
 """Options and fix-ups that differ between the kernels an answer rests on."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -17,12 +18,21 @@ SURE = (0.0, 0.0, 0.0001, 0.0040, 0.9941, 0.0018, 0.0, 0.0, 0.0, 0.0)
 
 def state_with(**changes: tuple[str, ...]) -> SessionState:
     """A hunt that found its commit; the kernels named have these differences from the good end's configuration."""
+    return _with_images("config_changes", changes)
+
+
+def fixed(**names: tuple[str, ...]) -> SessionState:
+    """As `state_with`, of fix-ups."""
+    return _with_images("fixups", names)
+
+
+def _with_images(field: str, values: Mapping[str, tuple[str, ...]]) -> SessionState:
     state = found().state
     of = {"accused": ACCUSED, "parent": PARENT, "bad": BAD}
-    for name, lines in changes.items():
+    for name, value in values.items():
         build = state.builds[of[name]]
         assert build.image is not None
-        build.image = replace(build.image, config_changes=lines)
+        build.image = replace(build.image, **{field: value})
     return state
 
 
@@ -92,17 +102,6 @@ def test_options_that_change_numbers_by_themselves_are_known(option: str, confou
     state = state_with(bad=(f"{option}: n -> y",))
     [drift] = drifts(state, state.answer)
     assert bool(drift.confounding) is confounds
-
-
-def fixed(**names: tuple[str, ...]) -> SessionState:
-    """As `state_with`, of fix-ups."""
-    state = found().state
-    of = {"accused": ACCUSED, "parent": PARENT, "bad": BAD}
-    for name, fixups in names.items():
-        build = state.builds[of[name]]
-        assert build.image is not None
-        build.image = replace(build.image, fixups=fixups)
-    return state
 
 
 def test_kernels_with_the_same_fixups_are_told_in_the_table_alone() -> None:
